@@ -1,0 +1,298 @@
+//! What we ourselves have in flight on an endpoint: exact at the instant of dispatch and of every
+//! token, where a scrape is always late.
+//!
+//! A [`Stream`] is one request from dispatch to end; dropping it takes it out of the account, so that
+//! nothing leaks whatever becomes of the request.
+
+use std::{sync::Arc, time::Duration};
+
+use types::{Slo, Time};
+
+use crate::{EndpointState, budget::Budgets};
+
+/// Time constant of the decayed arrival rate, in milliseconds.
+const RATE_TAU_MS: f32 = 8_000.0;
+/// Weight of the newest step in the moving average of step times.
+const STEP_ALPHA: f32 = 0.12;
+/// Weight of the newest prefill in the moving average of prefill speed.
+const PREFILL_ALPHA: f32 = 0.25;
+/// Shortest prefill, in uncached tokens, from which prefill speed is read.
+const PREFILL_SAMPLE_TOKENS: u32 = 256;
+
+/// What a request will ask of the endpoint it goes to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Demand {
+    /// Prompt tokens.
+    pub prompt_tokens: u32,
+    /// Prompt tokens expected to be cached there.
+    pub cached_tokens: u32,
+    /// Output tokens expected.
+    pub output_tokens: f32,
+    /// What its caller was promised.
+    pub slo: Slo,
+    /// When its first token is to be assumed, for an answer whose tokens will not be seen.
+    pub assumed_ttft_ms: Option<f32>,
+}
+
+impl Demand {
+    /// Prompt tokens that must be computed; the last is always computed.
+    pub fn uncached_tokens(&self) -> u32 {
+        self.prompt_tokens.saturating_sub(self.cached_tokens).max(1)
+    }
+
+    /// Token pairs that attention must visit to prefill the uncached part: `q·(k + q/2)` for `q`
+    /// uncached tokens after `k` cached ones.
+    pub fn prefill_pairs(&self) -> f64 {
+        let uncached = f64::from(self.uncached_tokens());
+        uncached * (f64::from(self.cached_tokens) + uncached / 2.0)
+    }
+}
+
+/// What is in flight on one endpoint, summed, at one instant.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    /// Requests without a first token yet.
+    pub prefilling: u32,
+    /// Uncached prompt tokens of those, less what has been computed since by dead reckoning.
+    pub prefill_tokens: f32,
+    /// Attention pairs of those, likewise.
+    pub prefill_pairs: f64,
+    /// Prompt tokens of those, cached ones too.
+    pub prefill_context_tokens: u64,
+    /// Requests past their first token.
+    pub decoding: u32,
+    /// KV tokens that those hold.
+    pub decode_tokens: u64,
+    /// Output tokens that those are still expected to give.
+    pub remaining_tokens: f32,
+    /// Longest time that a request has waited for its first token.
+    pub oldest_wait_ms: f32,
+    /// Recent time between two tokens of a stream; `None` before the first gap.
+    pub step_ms: Option<f32>,
+    /// Time since any stream gave a token; `None` before the first.
+    pub since_token_ms: Option<f32>,
+    /// Recent prefill time per uncached token; `None` before the first long enough prefill.
+    pub prefill_ms_per_token: Option<f32>,
+    /// Uncached prompt tokens that arrive per second, decayed over [`RATE_TAU_MS`].
+    pub arriving_tokens_per_s: f32,
+    /// Requests that arrive per second, decayed likewise.
+    pub arriving_per_s: f32,
+    /// How much room the streams have left under their ITL objectives.
+    pub budgets: Budgets,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    demand: Demand,
+    dispatched: Time,
+    first_token: Option<Time>,
+    last_token: Time,
+    tokens: u32,
+}
+
+impl Entry {
+    /// When its first token was seen, or is to be assumed.
+    fn first_token(&self, now: Time) -> Option<Time> {
+        let assumed = || {
+            let after = self.demand.assumed_ttft_ms?;
+            let at = self.dispatched.after(Duration::from_secs_f32(after.max(0.0) / 1e3));
+            (at <= now).then_some(at)
+        };
+        self.first_token.or_else(assumed)
+    }
+
+    /// Output tokens given: seen, or for an answer that is not seen, by elapsed time.
+    fn given(&self, now: Time, first: Time, step_ms: Option<f32>) -> f32 {
+        match step_ms.filter(|_| self.first_token.is_none()) {
+            Some(step_ms) => now.ms_since(first) / step_ms.max(0.1),
+            None => self.tokens as f32,
+        }
+    }
+
+    /// Output tokens still expected. One that outlives its expectation is expected to go on for a
+    /// quarter of what it has given.
+    fn remaining(&self, given: f32) -> f32 {
+        (self.demand.output_tokens - given).max(given * 0.25).max(1.0)
+    }
+}
+
+/// The account of one endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    /// First tokens seen last: the head of the queue has been computed since then.
+    last_first_token: Option<Time>,
+    last_token: Option<Time>,
+    step_ms: Option<f32>,
+    prefill_ms_per_token: Option<f32>,
+    rate: Rate,
+}
+
+#[derive(Debug, Default)]
+struct Rate {
+    at: Time,
+    tokens: f32,
+    requests: f32,
+}
+
+impl Rate {
+    fn decayed(&self, now: Time) -> (f32, f32) {
+        let keep = (-now.ms_since(self.at) / RATE_TAU_MS).exp();
+        (self.tokens * keep, self.requests * keep)
+    }
+
+    fn add(&mut self, now: Time, tokens: f32) {
+        let (old_tokens, old_requests) = self.decayed(now);
+        *self = Self { at: now, tokens: old_tokens + tokens, requests: old_requests + 1.0 };
+    }
+}
+
+impl InFlight {
+    pub(crate) fn requests(&self) -> u32 {
+        (self.entries.len() - self.free.len()) as u32
+    }
+
+    fn add(&mut self, demand: Demand, now: Time) -> u32 {
+        self.rate.add(now, demand.uncached_tokens() as f32);
+        let entry =
+            Entry { demand, dispatched: now, first_token: None, last_token: now, tokens: 0 };
+        if let Some(key) = self.free.pop() {
+            self.entries[key as usize] = Some(entry);
+            return key;
+        }
+        self.entries.push(Some(entry));
+        self.entries.len() as u32 - 1
+    }
+
+    fn remove(&mut self, key: u32) {
+        if self.entries.get_mut(key as usize).is_some_and(|entry| entry.take().is_some()) {
+            self.free.push(key);
+        }
+        if self.free.len() == self.entries.len() {
+            self.entries.clear();
+            self.free.clear();
+        }
+    }
+
+    fn demand(&self, key: u32) -> Option<Demand> {
+        self.entries.get(key as usize).copied().flatten().map(|entry| entry.demand)
+    }
+
+    fn tokens(&mut self, key: u32, count: u32, now: Time) {
+        let Some(Some(entry)) = self.entries.get_mut(key as usize) else { return };
+        let gap_ms = now.ms_since(entry.last_token);
+        if entry.first_token.is_none() {
+            entry.first_token = Some(now);
+            let uncached = entry.demand.uncached_tokens();
+            if uncached >= PREFILL_SAMPLE_TOKENS {
+                let head_since =
+                    self.last_first_token.unwrap_or(entry.dispatched).max(entry.dispatched);
+                let sample = now.ms_since(head_since) / uncached as f32;
+                blend(&mut self.prefill_ms_per_token, sample, PREFILL_ALPHA);
+            }
+            self.last_first_token = Some(now);
+        } else if count > 0 {
+            // Streams of one engine step give their tokens together: one sample a step.
+            let per_token = gap_ms / count as f32;
+            if self.last_token.is_none_or(|last| now.ms_since(last) > per_token * 0.25) {
+                blend(&mut self.step_ms, per_token, STEP_ALPHA);
+            }
+        }
+        entry.last_token = now;
+        entry.tokens += count;
+        self.last_token = Some(now);
+    }
+
+    pub(crate) fn load(&self, now: Time) -> Load {
+        let (tokens, requests) = self.rate.decayed(now);
+        let mut load = Load {
+            step_ms: self.step_ms,
+            since_token_ms: self.last_token.map(|last| now.ms_since(last)),
+            prefill_ms_per_token: self.prefill_ms_per_token,
+            arriving_tokens_per_s: tokens / (RATE_TAU_MS / 1e3),
+            arriving_per_s: requests / (RATE_TAU_MS / 1e3),
+            ..Load::default()
+        };
+        let mut head = None::<&Entry>;
+        for entry in self.entries.iter().flatten() {
+            let context = u64::from(entry.demand.prompt_tokens);
+            if let Some(first) = entry.first_token(now) {
+                let given = entry.given(now, first, self.step_ms);
+                let remaining = entry.remaining(given);
+                load.decoding += 1;
+                load.decode_tokens += context + given as u64;
+                load.remaining_tokens += remaining;
+                load.budgets.add(entry.demand.slo.itl, now.ms_since(first), given, remaining);
+            } else {
+                load.prefilling += 1;
+                load.prefill_tokens += entry.demand.uncached_tokens() as f32;
+                load.prefill_pairs += entry.demand.prefill_pairs();
+                load.prefill_context_tokens += context;
+                load.budgets.add(entry.demand.slo.itl, 0.0, 0.0, entry.demand.output_tokens);
+                if head.is_none_or(|head| entry.dispatched < head.dispatched) {
+                    head = Some(entry);
+                }
+            }
+        }
+        if let Some(head) = head {
+            load.oldest_wait_ms = now.ms_since(head.dispatched);
+            self.reckon(head, now, &mut load);
+        }
+        load
+    }
+
+    /// Takes off what the head of the queue has had computed since the last first token, at the
+    /// speed seen lately, at most all but a hundredth of it.
+    fn reckon(&self, head: &Entry, now: Time, load: &mut Load) {
+        let Some(ms_per_token) = self.prefill_ms_per_token.filter(|ms| *ms > 0.0) else { return };
+        let since = self.last_first_token.unwrap_or(head.dispatched).max(head.dispatched);
+        let uncached = head.demand.uncached_tokens() as f32;
+        let done = (now.ms_since(since) / ms_per_token).min(uncached * 0.99);
+        load.prefill_tokens = (load.prefill_tokens - done).max(0.0);
+        load.prefill_pairs -= head.demand.prefill_pairs() * f64::from(done / uncached);
+    }
+}
+
+fn blend(average: &mut Option<f32>, sample: f32, alpha: f32) {
+    *average = Some(average.map_or(sample, |old| old + alpha * (sample - old)));
+}
+
+/// One request in flight on one endpoint. Dropping it takes it out of the account.
+#[derive(Debug)]
+pub struct Stream {
+    endpoint: Arc<EndpointState>,
+    key: u32,
+}
+
+impl Stream {
+    /// Counts a request with `demand` as in flight on `endpoint` from `now` on.
+    pub fn dispatch(endpoint: Arc<EndpointState>, demand: Demand, now: Time) -> Self {
+        let key = endpoint.account(|account| account.add(demand, now));
+        Self { endpoint, key }
+    }
+
+    /// Where it is in flight.
+    pub fn endpoint(&self) -> &Arc<EndpointState> {
+        &self.endpoint
+    }
+
+    /// Takes it out of the account of its endpoint and counts it on `endpoint`.
+    pub fn move_to(&mut self, endpoint: Arc<EndpointState>, now: Time) {
+        let Some(demand) = self.endpoint.account(|account| account.demand(self.key)) else {
+            return;
+        };
+        *self = Self::dispatch(endpoint, demand, now);
+    }
+
+    /// `count` output tokens were seen at `now`; the first call marks the first token.
+    pub fn tokens(&self, count: u32, now: Time) {
+        self.endpoint.account(|account| account.tokens(self.key, count, now));
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.endpoint.account(|account| account.remove(self.key));
+    }
+}

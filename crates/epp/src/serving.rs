@@ -1,0 +1,110 @@
+//! A request that has gone to an endpoint, and its response as it passes.
+
+use datalayer::EndpointState;
+use proto::{core::HeaderValueOption, ext_proc::HeaderMutation};
+use router::{End, Observer, Routed};
+use std::sync::Arc;
+use types::Time;
+
+use crate::headers::{Received, set};
+
+/// Longest explanation put in a header, in bytes. Envoy refuses 60 KiB of headers in all.
+const EXPLANATION_BYTES: usize = 16 << 10;
+
+/// A response that is being watched. Dropping it means that the client is gone.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    observer: Observer,
+    endpoint: Arc<EndpointState>,
+    /// `host:port` that served, where the proxy chose another.
+    served: Option<String>,
+    rung: &'static str,
+    explanation: Option<String>,
+    status: u16,
+}
+
+impl Serving {
+    pub(crate) fn new(routed: Routed) -> Self {
+        Self {
+            rung: routed.rung.as_str(),
+            explanation: routed.explanation.as_ref().and_then(header_text),
+            observer: Observer::new(routed.flight),
+            endpoint: routed.endpoint,
+            served: None,
+            status: 0,
+        }
+    }
+
+    /// The headers of the response came at `now`, from `served` if the proxy says who that was.
+    pub(crate) fn head(&mut self, headers: Received<'_>, served: Option<&str>, now: Time) {
+        if let Some(address) = served {
+            self.observer.served_by(address, now);
+            self.served = Some(address.to_owned());
+        }
+        self.status = headers.get(":status").and_then(|text| text.parse().ok()).unwrap_or(0);
+        self.observer.head(self.status, headers.get("content-type"), now);
+    }
+
+    /// What to tell the client in headers. `marker` adds the one that llm-d sets.
+    pub(crate) fn mutation(&mut self, marker: bool) -> HeaderMutation {
+        let endpoint = self.served.as_deref().unwrap_or(&self.endpoint.address);
+        let mut set_headers = Vec::with_capacity(4);
+        set_headers.push(set("x-slackline-endpoint", endpoint.to_owned()));
+        set_headers.push(set("x-slackline-rung", self.rung));
+        set_headers.extend(self.explanation.take().map(explanation));
+        if marker {
+            set_headers.push(set("x-went-into-resp-headers", "true"));
+        }
+        HeaderMutation { set_headers, remove_headers: Vec::new() }
+    }
+
+    /// `bytes` of the body came at `now`.
+    pub(crate) fn chunk(&mut self, bytes: &[u8], now: Time) {
+        self.observer.chunk(bytes, now);
+    }
+
+    /// The response ended at `now`.
+    pub(crate) fn end(self, now: Time) {
+        let end = match self.status {
+            500.. => End::EndpointFailed,
+            400.. => End::Rejected,
+            _ => End::Complete,
+        };
+        self.observer.end(end, now);
+    }
+
+    /// The proxy stopped showing the response at `now`. A client that leaves after the end marker
+    /// has all it wanted.
+    pub(crate) fn leave(self, now: Time) {
+        if self.observer.is_done() {
+            self.end(now);
+        }
+    }
+}
+
+fn explanation(text: String) -> HeaderValueOption {
+    set("x-slackline-explanation", text)
+}
+
+/// `explanation` as JSON that a header can carry: visible ASCII, of bounded length.
+fn header_text(explanation: &schedule::Explanation) -> Option<String> {
+    let json = serde_json::to_string(explanation).ok()?;
+    if json.len() > EXPLANATION_BYTES {
+        return Some(format!("{{\"omitted_bytes\":{}}}", json.len()));
+    }
+    if json.is_ascii() {
+        return Some(json);
+    }
+    let mut text = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if c.is_ascii() {
+            text.push(c);
+            continue;
+        }
+        // Outside ASCII JSON only has characters inside strings, where an escape means the same.
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            text.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    Some(text)
+}

@@ -1,0 +1,117 @@
+//! The physical terms that the linear models weigh: products that the engine's arithmetic suggests.
+//!
+//! Source of the forms: an engine step costs a constant, a share per sequence and per KV token, and a
+//! share per prefill token and attention pair; a prompt waits for the prefills ahead of it, then for
+//! its own. The weights are learned; nothing here knows an accelerator.
+
+use features::{Column, FeatureRow};
+
+/// Terms of the TTFT model.
+pub(crate) const TTFT_WIDTH: usize = 11;
+/// Terms of the ITL model.
+pub(crate) const ITL_WIDTH: usize = 7;
+/// Highest share of an endpoint's time that arriving prefills are taken to use.
+const MAX_PREFILL_SHARE: f32 = 0.8;
+
+/// `[1, step, own uncached, own pairs, ahead tokens, ahead pairs, requests ahead, streams, KV tokens,
+/// wait for KV blocks, prefill share · step]`; tokens in thousands, times in milliseconds.
+pub(crate) fn ttft(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
+    let get = |column| row.get(column);
+    let step = get(Column::Step);
+    [
+        1.0,
+        step,
+        get(Column::Uncached) / 1e3,
+        get(Column::UncachedPairs),
+        get(Column::AheadTokens) / 1e3,
+        get(Column::AheadPairs),
+        get(Column::AheadRequests),
+        get(Column::Decoding),
+        get(Column::DecodeTokens) / 1e3,
+        kv_wait_ms(row),
+        prefill_odds(row) * step,
+    ]
+}
+
+/// `[1, streams, KV tokens, o, o · streams, o · KV tokens, step]` with `o` the odds of the share of time
+/// that arriving prefills take: a decode step of `t` ms becomes `t / (1 − share) = t · (1 + o)`.
+pub(crate) fn itl(row: &FeatureRow) -> [f32; ITL_WIDTH] {
+    let get = |column| row.get(column);
+    let streams = get(Column::Decoding) + get(Column::AheadRequests) + 1.0;
+    let kv = (get(Column::DecodeTokens) + get(Column::AheadContext) + get(Column::Prompt)) / 1e3;
+    let odds = prefill_odds(row);
+    [1.0, streams, kv, odds, odds * streams, odds * kv, get(Column::Step)]
+}
+
+/// The terms of the ITL model for the streams that are there already, without this request.
+pub(crate) fn itl_without(row: &FeatureRow) -> [f32; ITL_WIDTH] {
+    let mut terms = itl(row);
+    let kv = row.get(Column::Prompt) / 1e3;
+    terms[1] -= 1.0;
+    terms[2] -= kv;
+    terms[4] -= terms[3];
+    terms[5] -= terms[3] * kv;
+    terms
+}
+
+/// The terms of the TTFT model that this request's own prefill contributes.
+pub(crate) fn own_prefill(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
+    let mut terms = [0.0; TTFT_WIDTH];
+    terms[2] = row.get(Column::Uncached) / 1e3;
+    terms[3] = row.get(Column::UncachedPairs);
+    terms
+}
+
+/// The terms of the TTFT model that prefills ahead contribute.
+pub(crate) fn pending_prefill(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
+    let mut terms = [0.0; TTFT_WIDTH];
+    terms[4] = row.get(Column::AheadTokens) / 1e3;
+    terms[5] = row.get(Column::AheadPairs);
+    terms
+}
+
+/// Time until running streams have freed the KV tokens that are missing: the excess, over the tokens
+/// held, times the mean time a stream still runs.
+fn kv_wait_ms(row: &FeatureRow) -> f32 {
+    let held = row.get(Column::DecodeTokens);
+    let streams = row.get(Column::Decoding);
+    if held <= 0.0 || streams <= 0.0 {
+        return 0.0;
+    }
+    let mean_rest_ms = row.get(Column::Remaining) / streams * row.get(Column::Step);
+    row.get(Column::KvExcess) / held * mean_rest_ms
+}
+
+/// Odds `s / (1 − s)` of the share of time `s` that arriving prefills take.
+fn prefill_odds(row: &FeatureRow) -> f32 {
+    let ms_per_second = row.get(Column::ArrivingTokens) * row.get(Column::PrefillPerToken) / 1e3;
+    let share = (ms_per_second / 1e3).clamp(0.0, MAX_PREFILL_SHARE);
+    share / (1.0 - share)
+}
+
+#[cfg(test)]
+mod tests {
+    use features::WIDTH;
+
+    use super::*;
+
+    #[test]
+    fn without_this_request_its_stream_and_tokens_are_gone() {
+        let row = FeatureRow::from([1.0; WIDTH])
+            .with(Column::Prompt, 2_000.0)
+            .with(Column::Decoding, 4.0)
+            .with(Column::AheadRequests, 0.0)
+            .with(Column::DecodeTokens, 10_000.0)
+            .with(Column::AheadContext, 0.0);
+        let with = itl(&row);
+        let without = itl_without(&row);
+        assert!((with[1] - without[1] - 1.0).abs() < 1e-6);
+        assert!((with[2] - without[2] - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn an_idle_endpoint_has_no_wait_for_blocks() {
+        let row = FeatureRow::from([0.0; WIDTH]).with(Column::KvExcess, 1e6);
+        assert!(kv_wait_ms(&row).abs() < f32::EPSILON);
+    }
+}

@@ -1,0 +1,20 @@
+//! The hallway: one request walks from room to room in [`Router::route`]. Read that function first.
+//!
+//! No async, no socket: fronts call [`Router::route`], show the response to an [`Observer`], and the
+//! learner gets its label. The simulator calls the same functions in virtual time.
+
+mod flight;
+mod front;
+mod learning;
+mod metrics;
+mod observer;
+mod refusal;
+mod route;
+
+pub use flight::{End, Flight};
+pub use front::{
+    BodyError, Head, HeaderError, Kind, ResponseScanner, Seen, Usage, read_request, read_slo,
+};
+pub use observer::Observer;
+pub use refusal::{Blame, Refusal};
+pub use route::{Error, Options, Routed, Router};
