@@ -1,27 +1,33 @@
 //! Asks every endpoint of a pool for its metrics page, again and again.
 //!
 //! Each endpoint has a task and a connection of its own, so a slow one delays no other; the tasks'
-//! phases are spread over the interval, so they do not all ask at once. An endpoint that does not
-//! answer keeps its last snapshot, whose age tells.
+//! phases are spread over the interval, so they do not all ask at once. All of them run on one thread
+//! of their own: they take no time from requests, never more than one core, and need no wake-up
+//! across threads. An endpoint that does not answer keeps its last snapshot, whose age tells.
 
 mod connection;
 mod probe;
 mod stats;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, io, sync::Arc, thread, time::Duration};
 
 use http::uri::PathAndQuery;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use tokio::{
-    task::{AbortHandle, JoinHandle, JoinSet},
+    runtime,
+    sync::oneshot,
+    task::{AbortHandle, JoinSet},
     time,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use types::Clock;
 
 use crate::{EndpointState, Pool};
 use probe::{Probe, Shared};
 pub use stats::ScrapeStats;
+
+/// Moments in an interval at which endpoints are asked.
+const MOMENTS: f64 = 8.0;
 
 /// Tuning of the scraper.
 #[derive(Clone, Debug, Deserialize)]
@@ -64,28 +70,32 @@ pub enum Scheme {
 #[derive(Debug)]
 pub struct Scraper {
     stats: Arc<ScrapeStats>,
-    cancel: CancellationToken,
-    task: Option<JoinHandle<()>>,
+    stop: DropGuard,
+    ended: oneshot::Receiver<()>,
 }
 
 impl Scraper {
     /// Starts to scrape the endpoints of `pool`, whichever they are at the time. Pages are stamped
-    /// with `clock`; intervals and timeouts are tokio's. Called inside a tokio runtime.
+    /// with `clock`; intervals and timeouts are the system's. Fails where no thread can be had.
     pub fn start(
         options: Options,
         pool: Arc<Pool>,
         clock: Arc<dyn Clock>,
         cancel: &CancellationToken,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let cancel = cancel.child_token();
+        let stop = cancel.clone().drop_guard();
         let stats = Arc::<ScrapeStats>::default();
         let shared = Arc::new(Shared::new(options, clock, Arc::clone(&stats)));
-        let task = tokio::spawn({
-            let cancel = cancel.clone();
-            // Every task ends where the set of them does.
-            async move { cancel.run_until_cancelled(follow(&pool, &shared)).await.unwrap_or(()) }
-        });
-        Self { stats, cancel, task: Some(task) }
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (at_end, ended) = oneshot::channel();
+        thread::Builder::new().name("scrape".to_owned()).spawn(move || {
+            runtime.block_on(cancel.run_until_cancelled(follow(&pool, &shared)));
+            // A name that is being resolved does not hold up the end.
+            runtime.shutdown_background();
+            drop(at_end);
+        })?;
+        Ok(Self { stats, stop, ended })
     }
 
     /// How many scrapes there were.
@@ -94,23 +104,15 @@ impl Scraper {
     }
 
     /// Stops, and returns when all has ended.
-    pub async fn stop(mut self) {
-        self.cancel.cancel();
-        let Some(task) = self.task.take() else { return };
-        if let Err(error) = task.await {
-            tracing::error!(%error, "scraper ended badly");
-        }
-    }
-}
-
-impl Drop for Scraper {
-    fn drop(&mut self) {
-        self.cancel.cancel();
+    pub async fn stop(self) {
+        drop(self.stop);
+        // Nothing is ever sent: the end of the thread closes the channel.
+        let _closed = self.ended.await;
     }
 }
 
 /// Keeps one task per endpoint of `pool`.
-async fn follow(pool: &Pool, shared: &Arc<Shared>) {
+async fn follow(pool: &Pool, shared: &Arc<Shared>) -> Infallible {
     let mut tasks = JoinSet::new();
     let mut probes: HashMap<u32, AbortHandle> = HashMap::new();
     let mut known: Option<Arc<Vec<Arc<EndpointState>>>> = None;
@@ -144,8 +146,9 @@ async fn follow(pool: &Pool, shared: &Arc<Shared>) {
     }
 }
 
-/// When in the interval the endpoint in `slot` is asked: multiples of the golden ratio spread any run
-/// of numbers evenly.
+/// When in the interval the endpoint in `slot` is asked. Multiples of the golden ratio spread any run
+/// of numbers evenly; a few endpoints share a moment, which wakes the thread less often.
 fn phase(slot: u32, interval: Duration) -> Duration {
-    interval.mul_f64((f64::from(slot) * 0.618_033_988_749_895).fract())
+    let share = (f64::from(slot) * 0.618_033_988_749_895).fract();
+    interval.mul_f64((share * MOMENTS).floor() / MOMENTS)
 }

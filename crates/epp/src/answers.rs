@@ -48,24 +48,21 @@ where
             if this.is_over {
                 return Poll::Ready(None);
             }
-            let stop = match ready!(Pin::new(&mut this.inbound).poll_next(cx)) {
-                Some(Ok(message)) => this.exchange.take(message, &mut this.replies).err(),
+            let Some(Ok(message)) = ready!(Pin::new(&mut this.inbound).poll_next(cx)) else {
                 // The proxy closed the stream, or reset it: both end the exchange.
-                None | Some(Err(_)) => {
-                    this.is_over = true;
-                    this.exchange.leave();
-                    None
-                }
+                this.is_over = true;
+                this.exchange.leave();
+                return Poll::Ready(None);
             };
-            match stop {
-                None => {}
-                Some(Stop::Rejected(rejection)) => {
+            match this.exchange.take(message, &mut this.replies) {
+                Ok(()) => {}
+                Err(Stop::Rejected(rejection)) => {
                     this.is_over = true;
                     debug!(?rejection, "rejected");
                     let response = Response::ImmediateResponse(rejection.into_response());
                     this.replies.push_back(reply::message(response));
                 }
-                Some(Stop::Violation(what)) => {
+                Err(Stop::Violation(what)) => {
                     this.is_over = true;
                     this.exchange.leave();
                     return Poll::Ready(Some(Err(Status::invalid_argument(what))));

@@ -75,15 +75,15 @@ mod tests {
         Kind::ListValue(ListValue { values: entries.iter().map(text).collect() })
     }
 
-    fn parsed(entries: &[&str]) -> Option<Vec<SubsetEntry>> {
-        Some(entries.iter().map(|entry| SubsetEntry::parse(entry)).collect())
+    fn parsed(entries: &[&str]) -> Vec<SubsetEntry> {
+        entries.iter().map(|entry| SubsetEntry::parse(entry)).collect()
     }
 
     #[test]
     fn a_subset_is_a_list_or_text_with_commas() {
-        assert_eq!(hint(list(&["10.0.0.1:1", "::1"])), parsed(&["10.0.0.1:1", "::1"]));
+        assert_eq!(hint(list(&["10.0.0.1:1", "::1"])), Some(parsed(&["10.0.0.1:1", "::1"])));
         let text = Kind::StringValue("10.0.0.1:1, [::1]:2,".to_owned());
-        assert_eq!(hint(text), parsed(&["10.0.0.1:1", "[::1]:2"]));
+        assert_eq!(hint(text), Some(parsed(&["10.0.0.1:1", "[::1]:2"])));
     }
 
     #[test]

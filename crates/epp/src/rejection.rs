@@ -100,15 +100,15 @@ impl From<BodyError> for Rejection {
 impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
         let (status, kind, code, reason) = match refusal {
-            Refusal::NoEndpoints | Refusal::NoneInSubset => (
+            Refusal::AllFiltered => {
+                (StatusCode::TooManyRequests, "rate_limit_error", "saturated", "rejected-saturated")
+            }
+            _ => (
                 StatusCode::ServiceUnavailable,
                 "server_error",
                 "no_endpoints",
                 "rejected-no-endpoints",
             ),
-            Refusal::AllFiltered => {
-                (StatusCode::TooManyRequests, "rate_limit_error", "saturated", "rejected-saturated")
-            }
         };
         let message = refusal.to_string();
         Self { status, kind, code, reason: Some(reason), param: None, message }

@@ -102,7 +102,10 @@ pub async fn serve(
         let result = within(server, &drained, Duration::ZERO).await;
         result.map_err(|source| Error::Serve { listener: "health", source })
     };
-    let follow = async { Ok(readiness.follow(&cancel).await) };
+    let follow = async {
+        readiness.follow(&cancel).await;
+        Ok(())
+    };
     future::try_join3(ext_proc, health_alone, follow).await.map(|_| ())
 }
 

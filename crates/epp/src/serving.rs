@@ -1,9 +1,10 @@
 //! A request that has gone to an endpoint, and its response as it passes.
 
+use std::{fmt::Write as _, sync::Arc};
+
 use datalayer::EndpointState;
-use proto::{core::HeaderValueOption, ext_proc::HeaderMutation};
+use proto::ext_proc::HeaderMutation;
 use router::{End, Observer, Routed};
-use std::sync::Arc;
 use types::Time;
 
 use crate::headers::{Received, set};
@@ -20,18 +21,16 @@ pub(crate) struct Serving {
     served: Option<String>,
     rung: &'static str,
     explanation: Option<String>,
-    status: u16,
 }
 
 impl Serving {
     pub(crate) fn new(routed: Routed) -> Self {
         Self {
             rung: routed.rung.as_str(),
-            explanation: routed.explanation.as_ref().and_then(header_text),
+            explanation: routed.explanation.as_deref().and_then(header_text),
             observer: Observer::new(routed.flight),
             endpoint: routed.endpoint,
             served: None,
-            status: 0,
         }
     }
 
@@ -41,8 +40,8 @@ impl Serving {
             self.observer.served_by(address, now);
             self.served = Some(address.to_owned());
         }
-        self.status = headers.get(":status").and_then(|text| text.parse().ok()).unwrap_or(0);
-        self.observer.head(self.status, headers.get("content-type"), now);
+        let status = headers.get(":status").and_then(|text| text.parse().ok()).unwrap_or(0);
+        self.observer.head(status, headers.get("content-type"), now);
     }
 
     /// What to tell the client in headers. `marker` adds the one that llm-d sets.
@@ -51,7 +50,9 @@ impl Serving {
         let mut set_headers = Vec::with_capacity(4);
         set_headers.push(set("x-slackline-endpoint", endpoint.to_owned()));
         set_headers.push(set("x-slackline-rung", self.rung));
-        set_headers.extend(self.explanation.take().map(explanation));
+        if let Some(explanation) = self.explanation.take() {
+            set_headers.push(set("x-slackline-explanation", explanation));
+        }
         if marker {
             set_headers.push(set("x-went-into-resp-headers", "true"));
         }
@@ -65,12 +66,7 @@ impl Serving {
 
     /// The response ended at `now`.
     pub(crate) fn end(self, now: Time) {
-        let end = match self.status {
-            500.. => End::EndpointFailed,
-            400.. => End::Rejected,
-            _ => End::Complete,
-        };
-        self.observer.end(end, now);
+        self.observer.end(End::Complete, now);
     }
 
     /// The proxy stopped showing the response at `now`. A client that leaves after the end marker
@@ -82,18 +78,18 @@ impl Serving {
     }
 }
 
-fn explanation(text: String) -> HeaderValueOption {
-    set("x-slackline-explanation", text)
-}
-
 /// `explanation` as JSON that a header can carry: visible ASCII, of bounded length.
 fn header_text(explanation: &schedule::Explanation) -> Option<String> {
     let json = serde_json::to_string(explanation).ok()?;
+    Some(in_ascii(json))
+}
+
+fn in_ascii(json: String) -> String {
     if json.len() > EXPLANATION_BYTES {
-        return Some(format!("{{\"omitted_bytes\":{}}}", json.len()));
+        return format!("{{\"omitted_bytes\":{}}}", json.len());
     }
     if json.is_ascii() {
-        return Some(json);
+        return json;
     }
     let mut text = String::with_capacity(json.len() + 16);
     for c in json.chars() {
@@ -103,8 +99,29 @@ fn header_text(explanation: &schedule::Explanation) -> Option<String> {
         }
         // Outside ASCII JSON only has characters inside strings, where an escape means the same.
         for unit in c.encode_utf16(&mut [0; 2]) {
-            text.push_str(&format!("\\u{unit:04x}"));
+            let _ = write!(text, "\\u{unit:04x}");
         }
     }
-    Some(text)
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_str, json};
+
+    use super::*;
+
+    #[test]
+    fn an_explanation_in_a_header_is_ascii_and_still_the_same_json() {
+        let value = json!({"endpoint": "default/größe-🚀", "cost": 1.5});
+        let text = in_ascii(value.to_string());
+        assert!(text.is_ascii());
+        assert_eq!(from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn an_explanation_too_long_for_a_header_is_left_out() {
+        let text = in_ascii(json!("a".repeat(EXPLANATION_BYTES)).to_string());
+        assert_eq!(text, r#"{"omitted_bytes":16386}"#);
+    }
 }

@@ -63,7 +63,7 @@ impl Fault {
     }
 
     /// The router refused.
-    pub(crate) fn refused(refusal: &Refusal) -> Self {
+    pub(crate) fn refused(refusal: Refusal) -> Self {
         let (status, kind, code, reason) = match refusal {
             Refusal::AllFiltered => (
                 StatusCode::TOO_MANY_REQUESTS,

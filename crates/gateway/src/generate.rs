@@ -82,7 +82,7 @@ async fn forward(
     let mut tried = Vec::new();
     let mut routed = state.router.route(&wanted, state.now(), &tried).map_err(|refusal| {
         debug!(%refusal, "refused");
-        Fault::refused(&refusal)
+        Fault::refused(refusal)
     })?;
     loop {
         let endpoint = Arc::clone(&routed.endpoint);

@@ -48,7 +48,7 @@ pub(crate) async fn models(
     headers::keep_for_endpoint(&mut headers);
     let endpoints = state.router.pool().endpoints();
     if endpoints.is_empty() {
-        return Err(Fault::refused(&Refusal::NoEndpoints));
+        return Err(Fault::refused(Refusal::NoEndpoints));
     }
     let headers = Arc::new(headers);
     let asked = endpoints.iter().cloned().map(|endpoint| {

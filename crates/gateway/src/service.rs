@@ -69,7 +69,7 @@ async fn dispatch(
 fn health(state: &State) -> Result<Response<Full<Bytes>>, Fault> {
     let endpoints = state.router.pool().endpoints().len();
     if endpoints == 0 {
-        return Err(Fault::refused(&Refusal::NoEndpoints));
+        return Err(Fault::refused(Refusal::NoEndpoints));
     }
     let body = format!(r#"{{"status":"ok","endpoints":{endpoints}}}"#);
     Ok(answer::json(StatusCode::OK, body.into_bytes()))

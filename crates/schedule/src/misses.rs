@@ -25,11 +25,15 @@ pub struct MissOptions {
     pub width: f32,
     /// Weight of relative load, which decides where no miss is in sight.
     pub load: f32,
+    /// Weight of each objective's length that a request is late by. A request that cannot keep its
+    /// objective any more may wait where it harms nobody, but not for ever: at 0.01, a hundred
+    /// objectives of waiting weigh as much as a miss.
+    pub lateness: f32,
 }
 
 impl Default for MissOptions {
     fn default() -> Self {
-        Self { harm: 2.0, width: 0.3, load: 0.02 }
+        Self { harm: 2.0, width: 0.2, load: 0.01, lateness: 0.01 }
     }
 }
 
@@ -40,7 +44,7 @@ pub struct Cost {
     pub own: f32,
     /// Misses it adds to streams already there.
     pub harm: f32,
-    /// Weighted relative load.
+    /// Weighted relative load and lateness.
     pub load: f32,
     /// What is minimised.
     pub total: f32,
@@ -81,6 +85,11 @@ fn relative_load(slo: Slo, prediction: &Prediction) -> f32 {
     (prediction.ttft_ms / ttft).ln_1p() + (prediction.itl_ms / itl).ln_1p()
 }
 
+/// How many times the TTFT objective a request is late; 0 within it.
+fn lateness(slo: Slo, prediction: &Prediction) -> f32 {
+    slo.ttft.map_or(0.0, |ms| (prediction.ttft_ms / ms.get().max(1.0) - 1.0).max(0.0))
+}
+
 /// Time to completion plus the delay caused to the streams there.
 fn completion_ms(candidate: &Candidate, prediction: &Prediction) -> f32 {
     let own = prediction.ttft_ms + candidate.demand.output_tokens * prediction.itl_ms;
@@ -101,7 +110,8 @@ pub fn costs(
     costs.clear();
     for candidate in candidates {
         let Some(prediction) = &candidate.prediction else { return false };
-        let load = options.load * relative_load(slo, prediction);
+        let load = options.load * relative_load(slo, prediction)
+            + options.lateness * lateness(slo, prediction);
         let harm = options.harm(candidate, prediction);
         let own = if slo.is_empty() {
             completion_ms(candidate, prediction)

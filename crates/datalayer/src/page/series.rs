@@ -85,6 +85,7 @@ const LLAMA_CPP: Names = &[
 /// Engine and spelling that the start of `line` suggests, and the line without the prefix.
 ///
 /// Most lines of a page end here, so the first byte decides.
+#[inline]
 pub(super) fn dialect(line: &[u8]) -> Option<(Engine, Form, &[u8])> {
     match line.first()? {
         b'v' => prefixed(Engine::Vllm, line, b"vllm"),
@@ -105,6 +106,7 @@ pub(super) fn dialect(line: &[u8]) -> Option<(Engine, Form, &[u8])> {
     }
 }
 
+#[inline]
 fn prefixed<'a>(engine: Engine, line: &'a [u8], prefix: &[u8]) -> Option<(Engine, Form, &'a [u8])> {
     let (mark, rest) = line.strip_prefix(prefix)?.split_first()?;
     match mark {
@@ -115,6 +117,7 @@ fn prefixed<'a>(engine: Engine, line: &'a [u8], prefix: &[u8]) -> Option<(Engine
 }
 
 /// The series of `engine` whose whole name `text` starts with, and what follows.
+#[inline]
 pub(super) fn find(engine: Engine, text: &[u8]) -> Option<(Series, &[u8])> {
     let names = match engine {
         Engine::Vllm => VLLM,

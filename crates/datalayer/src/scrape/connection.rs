@@ -40,6 +40,15 @@ pub(super) enum FetchError {
     Timeout,
 }
 
+/// A page that was fetched.
+pub(super) struct Fetched {
+    /// The page, if it came in one piece; otherwise it stands in the buffer. Most pages are read in
+    /// one go, and then copying them would be a good part of the cost.
+    pub(super) whole: Option<Bytes>,
+    /// Whether the connection can be used again.
+    pub(super) reusable: bool,
+}
+
 pub(super) struct Connection {
     sender: SendRequest<Empty<Bytes>>,
     driver: http1::Connection<TokioIo<TcpStream>, Empty<Bytes>>,
@@ -60,13 +69,12 @@ impl Connection {
         Ok(Self { sender, driver })
     }
 
-    /// Sends `request` and reads the answer into `page`. After an error the connection is of no use;
-    /// otherwise the result says whether it can be used again.
+    /// Sends `request` and gives the page it brings. After an error the connection is of no use.
     pub(super) async fn fetch(
         &mut self,
         request: Request<Empty<Bytes>>,
-        page: &mut Vec<u8>,
-    ) -> Result<bool, FetchError> {
+        buffer: &mut Vec<u8>,
+    ) -> Result<Fetched, FetchError> {
         let sender = &mut self.sender;
         let mut exchange = pin!(async move {
             sender.ready().await.map_err(|_| FetchError::Closed)?;
@@ -74,14 +82,16 @@ impl Connection {
                 let closed = error.is_canceled() || error.is_closed() || is_early_end(&error);
                 if closed { FetchError::Closed } else { FetchError::Broken(error) }
             })?;
-            read(answer, page).await
+            read(answer, buffer).await
         });
         let mut driver = pin!(&mut self.driver);
         let mut open = true;
         loop {
             tokio::select! {
                 biased;
-                result = &mut exchange => return result.map(|()| open),
+                result = &mut exchange => {
+                    return result.map(|whole| Fetched { whole, reusable: open });
+                }
                 // The end of the connection may come with the end of the page; the exchange knows.
                 _ended = &mut driver, if open => open = false,
             }
@@ -94,7 +104,10 @@ fn is_early_end(error: &hyper::Error) -> bool {
     error.is_incomplete_message()
 }
 
-async fn read(answer: Response<Incoming>, page: &mut Vec<u8>) -> Result<(), FetchError> {
+async fn read(
+    answer: Response<Incoming>,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<Bytes>, FetchError> {
     if answer.status() != StatusCode::OK {
         return Err(FetchError::Status(answer.status()));
     }
@@ -103,12 +116,21 @@ async fn read(answer: Response<Incoming>, page: &mut Vec<u8>) -> Result<(), Fetc
         return Err(FetchError::Encoded);
     }
     let mut body = answer.into_body();
+    let mut first = None;
+    buffer.clear();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(FetchError::Broken)?.into_data() else { continue };
-        if page.len() + data.len() > MAX_PAGE_BYTES {
+        if buffer.is_empty() && first.is_none() {
+            first = Some(data);
+            continue;
+        }
+        if let Some(first) = first.take() {
+            buffer.extend_from_slice(&first);
+        }
+        if buffer.len() + data.len() > MAX_PAGE_BYTES {
             return Err(PageError::TooLarge.into());
         }
-        page.extend_from_slice(&data);
+        buffer.extend_from_slice(&data);
     }
-    Ok(())
+    Ok(first)
 }

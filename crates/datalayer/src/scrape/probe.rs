@@ -115,12 +115,16 @@ impl Probe {
 
     async fn scrape(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut page = shared.buffers.lock().pop().unwrap_or_default();
-        page.clear();
-        let fetched = time::timeout(shared.timeout, self.fetch(&mut page)).await;
-        let result = fetched.unwrap_or(Err(FetchError::Timeout)).and_then(|()| self.read(&page));
-        if page.capacity() <= KEPT_BUFFER_BYTES {
-            shared.buffers.lock().push(page);
+        let mut buffer = shared.buffers.lock().pop().unwrap_or_default();
+        let fetched = time::timeout(shared.timeout, self.fetch(&mut buffer)).await;
+        let result = match fetched {
+            Ok(Ok(Some(page))) => self.read(&page),
+            Ok(Ok(None)) => self.read(&buffer),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(FetchError::Timeout),
+        };
+        if buffer.capacity() <= KEPT_BUFFER_BYTES {
+            shared.buffers.lock().push(buffer);
         }
         shared.stats.count(result.is_ok());
         match result {
@@ -129,29 +133,31 @@ impl Probe {
         }
     }
 
-    /// Fetches the page; a kept-alive connection that turns out closed is opened anew, once.
-    async fn fetch(&mut self, page: &mut Vec<u8>) -> Result<(), FetchError> {
+    /// Fetches the page, or else fills `buffer` with it; a kept-alive connection that turns out
+    /// closed is opened anew, once.
+    async fn fetch(&mut self, buffer: &mut Vec<u8>) -> Result<Option<Bytes>, FetchError> {
         // Taken out, so that a connection is lost when its use is cut short.
         if let Some(connection) = self.connection.take() {
-            match self.use_connection(connection, page).await {
-                Err(FetchError::Closed) => page.clear(),
+            match self.use_connection(connection, buffer).await {
+                Err(FetchError::Closed) => {}
                 result => return result,
             }
         }
         let connection = Connection::open(&self.target).await?;
-        self.use_connection(connection, page).await
+        self.use_connection(connection, buffer).await
     }
 
     async fn use_connection(
         &mut self,
         mut connection: Connection,
-        page: &mut Vec<u8>,
-    ) -> Result<(), FetchError> {
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<Bytes>, FetchError> {
         let request = self.requests.get(self.request).cloned().unwrap_or_default();
-        if connection.fetch(request, page).await? {
+        let fetched = connection.fetch(request, buffer).await?;
+        if fetched.reusable {
             self.connection = Some(connection);
         }
-        Ok(())
+        Ok(fetched.whole)
     }
 
     /// Publishes what `page` says. A page without data is an answer: all is unknown from now on.

@@ -153,7 +153,7 @@ fn recorded(answers: &Value) -> (Vec<Vec<Meaning>>, usize) {
 }
 
 /// What is right in the exchange called `name` where the peer is not.
-fn put_right(name: &str, meanings: &mut Vec<Vec<Meaning>>, end: &mut usize, messages: &[Value]) {
+fn put_right(name: &str, meanings: &mut [Vec<Meaning>], end: &mut usize, messages: &[Value]) {
     match name {
         "request-trailers" => {
             let text = messages[1]["request_body"]["body"].as_str().unwrap().to_owned();

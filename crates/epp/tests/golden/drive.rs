@@ -4,6 +4,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use datalayer::Pool;
 use epp::{Answers, Error, Listeners, Options, Processor, serve};
 use futures::{FutureExt, StreamExt, channel::mpsc};
 use proto::ext_proc::{
@@ -14,7 +15,7 @@ use tokio::{net::TcpListener, task::JoinHandle, time::timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming, transport::Channel};
-use types::{ManualClock, SystemClock};
+use types::{Endpoint, EndpointId, ManualClock, SystemClock};
 
 use crate::meaning::Meaning;
 
@@ -23,7 +24,16 @@ pub(crate) const POOL: [&str; 2] = ["127.0.0.1:20000", "127.0.0.1:20001"];
 /// Long enough for anything that will happen at all.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-include!("router.rs");
+/// A router over endpoints at `addresses`.
+pub(crate) fn router_over(addresses: &[&str]) -> Arc<Router> {
+    let endpoint = |(at, address): (usize, &&str)| Endpoint {
+        id: EndpointId::new("default", &format!("e{at}")),
+        address: address.parse().unwrap(),
+        labels: [].into(),
+    };
+    let pool = Pool::new(addresses.iter().enumerate().map(endpoint));
+    Arc::new(Router::new(router::Options::default(), Arc::new(pool)).unwrap())
+}
 
 /// Waits for what must come, and fails if it does not.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {

@@ -1,7 +1,5 @@
 //! The server around the exchanges: health and shutdown.
 
-#![expect(clippy::unwrap_used, reason = "a broken fixture should fail loudly")]
-
 use epp::Options;
 use tonic::{Code, transport::Channel};
 use tonic_health::pb::{
