@@ -296,3 +296,97 @@ impl Drop for Stream {
         self.endpoint.account(|account| account.remove(self.key));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use types::{Endpoint, EndpointId};
+
+    use super::*;
+    use crate::Pool;
+
+    fn endpoint() -> Arc<EndpointState> {
+        let endpoint = Endpoint {
+            id: EndpointId::new("default", "a"),
+            address: "10.0.0.1:1".parse().unwrap(),
+            labels: [].into(),
+        };
+        Arc::clone(&Pool::new([endpoint]).endpoints()[0])
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    fn demand(prompt_tokens: u32, cached_tokens: u32) -> Demand {
+        Demand { prompt_tokens, cached_tokens, output_tokens: 100.0, ..Demand::default() }
+    }
+
+    #[test]
+    fn a_request_counts_from_dispatch_to_end() {
+        let endpoint = endpoint();
+        let stream = Stream::dispatch(Arc::clone(&endpoint), demand(1_000, 600), at(0));
+        let waiting = endpoint.load(at(5));
+        assert_eq!((waiting.prefilling, waiting.decoding), (1, 0));
+        assert!((waiting.prefill_tokens - 400.0).abs() < f32::EPSILON);
+        assert!((waiting.oldest_wait_ms - 5.0).abs() < f32::EPSILON);
+        stream.tokens(1, at(20));
+        stream.tokens(1, at(30));
+        let decoding = endpoint.load(at(30));
+        assert_eq!((decoding.prefilling, decoding.decoding), (0, 1));
+        assert_eq!(decoding.decode_tokens, 1_002);
+        assert_eq!(decoding.step_ms, Some(10.0));
+        drop(stream);
+        assert_eq!(endpoint.in_flight(), 0);
+        assert_eq!(endpoint.load(at(40)).decode_tokens, 0);
+    }
+
+    #[test]
+    fn a_prompt_ahead_shrinks_while_it_is_computed() {
+        let endpoint = endpoint();
+        let first = Stream::dispatch(Arc::clone(&endpoint), demand(1_000, 0), at(0));
+        first.tokens(1, at(100));
+        let _second = Stream::dispatch(Arc::clone(&endpoint), demand(1_000, 0), at(100));
+        let halfway = endpoint.load(at(150));
+        assert!((halfway.prefill_tokens - 500.0).abs() < 1.0, "{}", halfway.prefill_tokens);
+        let overdue = endpoint.load(at(900));
+        assert!(overdue.prefill_tokens > 0.0);
+    }
+
+    #[test]
+    fn steps_that_two_streams_share_are_one_sample() {
+        let endpoint = endpoint();
+        let streams: Vec<_> =
+            (0..2).map(|_| Stream::dispatch(Arc::clone(&endpoint), demand(10, 0), at(0))).collect();
+        for ms in [10, 20, 30] {
+            for stream in &streams {
+                stream.tokens(1, at(ms));
+            }
+        }
+        assert_eq!(endpoint.load(at(30)).step_ms, Some(10.0));
+    }
+
+    #[test]
+    fn an_answer_that_is_not_seen_is_assumed_to_decode_after_its_predicted_ttft() {
+        let endpoint = endpoint();
+        let demand = Demand { assumed_ttft_ms: Some(50.0), ..demand(100, 0) };
+        let _stream = Stream::dispatch(Arc::clone(&endpoint), demand, at(0));
+        assert_eq!(endpoint.load(at(49)).prefilling, 1);
+        assert_eq!(endpoint.load(at(51)).decoding, 1);
+    }
+
+    #[test]
+    fn a_request_served_elsewhere_counts_there() {
+        let (asked, served) = (endpoint(), endpoint());
+        let mut stream = Stream::dispatch(Arc::clone(&asked), demand(10, 0), at(0));
+        stream.move_to(Arc::clone(&served), at(1));
+        assert_eq!((asked.in_flight(), served.in_flight()), (0, 1));
+    }
+
+    #[test]
+    fn arrivals_fade() {
+        let endpoint = endpoint();
+        drop(Stream::dispatch(Arc::clone(&endpoint), demand(8_000, 0), at(0)));
+        assert!((endpoint.load(at(0)).arriving_tokens_per_s - 1_000.0).abs() < 1.0);
+        assert!(endpoint.load(at(60_000)).arriving_tokens_per_s < 1.0);
+    }
+}

@@ -138,22 +138,17 @@ fn names_of_ray_nim_and_openmetrics_are_vllm_too() {
 
 #[test]
 fn sglang_ranks_add_up_and_their_tensor_parallel_copies_do_not() {
-    let mut text = String::new();
-    for (dp, running) in [(0, 3), (1, 4)] {
-        for tp in 0..4 {
-            for (name, value) in [("running", running), ("queue", dp)] {
-                text += "sglang:num_";
-                text += name;
-                text += &format!(
-                    "_reqs{{dp_rank=\"{dp}\",model_name=\"m\",tp_rank=\"{tp}\"}} {value}.0\n"
-                );
-            }
-            text +=
-                &format!("sglang:token_usage{{dp_rank=\"{dp}\",tp_rank=\"{tp}\"}} 0.{running}\n");
-            text += &format!("sglang:page_size{{dp_rank=\"{dp}\",tp_rank=\"{tp}\"}} 64\n");
-            text += &format!("sglang:num_pages{{dp_rank=\"{dp}\",tp_rank=\"{tp}\"}} 1000\n");
-        }
-    }
+    let series = |dp: u32, tp: u32| {
+        let (running, waiting) = (3 + dp, dp);
+        let labels = format!("dp_rank=\"{dp}\",model_name=\"m\",tp_rank=\"{tp}\"");
+        format!(
+            "sglang:num_running_reqs{{{labels}}} {running}.0\n\
+             sglang:num_queue_reqs{{{labels}}} {waiting}.0\n\
+             sglang:token_usage{{{labels}}} 0.{running}\n\
+             sglang:page_size{{{labels}}} 64\nsglang:num_pages{{{labels}}} 1000\n"
+        )
+    };
+    let text: String = (0..8).map(|copy| series(copy / 4, copy % 4)).collect();
     assert_eq!(page(&text).engine, Engine::Sglang);
     assert_eq!(snapshot(&text), with_blocks(known(7, 1, 0.4), 64, 2000));
 }

@@ -96,13 +96,8 @@ fn ok(page: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{page}", page.len()).into_bytes()
 }
 
-fn loaded(_head: &str) -> Option<Vec<u8>> {
-    Some(ok(LOADED))
-}
-
-fn one_running(_head: &str) -> Option<Vec<u8>> {
-    Some(ok("vllm:num_requests_running 1\n"))
-}
+const AS_LOADED: Answer = |_| Some(ok(LOADED));
+const ONE_RUNNING: Answer = |_| Some(ok("vllm:num_requests_running 1\n"));
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.unwrap()
@@ -162,7 +157,7 @@ impl Scraped {
 
 #[tokio::test]
 async fn a_page_is_read_over_one_kept_alive_connection() {
-    let mut server = Server::start(0, loaded).await;
+    let mut server = Server::start(0, AS_LOADED).await;
     let scraped = Scraped::start([endpoint("a", server.port, &[])]);
     assert_eq!(server.next().await, Seen::Connection);
     for _ in 0..6 {
@@ -182,7 +177,7 @@ async fn a_page_is_read_over_one_kept_alive_connection() {
 
 #[tokio::test]
 async fn a_dead_port_leaves_the_endpoint_unknown() {
-    let port = Server::start(0, loaded).await.end().await;
+    let port = Server::start(0, AS_LOADED).await.end().await;
     let scraped = Scraped::start([endpoint("a", port, &[])]);
     let stats = scraped.scraper.stats();
     until(|| stats.failed() >= 4).await;
@@ -192,7 +187,7 @@ async fn a_dead_port_leaves_the_endpoint_unknown() {
 
 #[tokio::test]
 async fn an_engine_that_restarts_keeps_its_last_snapshot_until_it_is_back() {
-    let mut server = Server::start(0, loaded).await;
+    let mut server = Server::start(0, AS_LOADED).await;
     let scraped = Scraped::start([endpoint("a", server.port, &[])]);
     for _ in 0..2 {
         server.next_request().await;
@@ -203,7 +198,7 @@ async fn an_engine_that_restarts_keeps_its_last_snapshot_until_it_is_back() {
     let kept = scraped.state(0).snapshot();
     assert_eq!((kept.running, kept.scraped_at), (Some(16), Some(Time::from_nanos(7))));
     scraped.clock.advance_to(Time::from_nanos(9));
-    let _server = Server::start(port, one_running).await;
+    let _server = Server::start(port, ONE_RUNNING).await;
     until(|| scraped.running(0) == Some(1)).await;
     assert_eq!(scraped.state(0).snapshot().scraped_at, Some(Time::from_nanos(9)));
 }
@@ -211,7 +206,7 @@ async fn an_engine_that_restarts_keeps_its_last_snapshot_until_it_is_back() {
 #[tokio::test]
 async fn one_slow_endpoint_delays_no_other() {
     let mut slow = Server::start(0, |_| None).await;
-    let mut quick = Server::start(0, loaded).await;
+    let mut quick = Server::start(0, AS_LOADED).await;
     let scraped =
         Scraped::start([endpoint("slow", slow.port, &[]), endpoint("quick", quick.port, &[])]);
     slow.next_request().await;
@@ -239,7 +234,7 @@ async fn an_answer_that_never_comes_is_given_up_and_asked_for_again() {
 #[tokio::test]
 async fn the_pool_is_followed() {
     let (mut first, mut second) =
-        (Server::start(0, loaded).await, Server::start(0, one_running).await);
+        (Server::start(0, AS_LOADED).await, Server::start(0, ONE_RUNNING).await);
     let scraped = Scraped::start([endpoint("a", first.port, &[])]);
     first.next_request().await;
     // The endpoint moves and another joins.
@@ -254,7 +249,7 @@ async fn the_pool_is_followed() {
 
 #[tokio::test]
 async fn stopping_closes_every_connection() {
-    let mut server = Server::start(0, loaded).await;
+    let mut server = Server::start(0, AS_LOADED).await;
     let scraped = Scraped::start([endpoint("a", server.port, &[])]);
     server.next_request().await;
     scraped.scraper.stop().await;
@@ -263,7 +258,7 @@ async fn stopping_closes_every_connection() {
 
 #[tokio::test]
 async fn labels_may_move_the_metrics_elsewhere() {
-    let server = Server::start(0, loaded).await;
+    let server = Server::start(0, AS_LOADED).await;
     let address = ("metricsAddress", "127.0.0.1".to_owned());
     let port = ("metricsPort", server.port.to_string());
     let mut elsewhere = endpoint("a", 1, &[address, port.clone()]);
@@ -304,7 +299,7 @@ async fn the_path_follows_the_engine_or_is_found() {
 
     let path = Some("/here?q=1".parse().unwrap());
     let options = Options { interval_ms: 5, path, ..Options::default() };
-    let mut server = Server::start(0, loaded).await;
+    let mut server = Server::start(0, AS_LOADED).await;
     let _scraped = Scraped::with(options, [endpoint("a", server.port, &[])]);
     assert!(server.next_request().await.starts_with("get /here?q=1 "));
 }

@@ -148,6 +148,10 @@ impl Flight {
             output_tokens: (given > 0).then_some(given),
             prompt: prompt.map(|usage| (dispatched.prompt_bytes, usage.prompt_tokens)),
         };
+        let is_labelled = outcome.ttft_ms.is_some() || outcome.output_tokens.is_some();
+        if dispatched.ticket.class.model.is_empty() || !is_labelled {
+            return;
+        }
         self.shared.metrics.labels.inc();
         self.shared.learning.learn(&dispatched.ticket, &outcome, now);
     }

@@ -90,7 +90,7 @@ impl Tally {
     }
 
     fn waiting(&self) -> Option<u32> {
-        let more = [&self.waiting_for_blocks, &self.waiting_for_kv].map(|sum| sum.count());
+        let more = [&self.waiting_for_blocks, &self.waiting_for_kv].map(Sum::count);
         Some(self.waiting.count()?.saturating_add(more.into_iter().flatten().sum()))
     }
 

@@ -51,7 +51,19 @@ pub(super) struct Fetched {
 
 pub(super) struct Connection {
     sender: SendRequest<Empty<Bytes>>,
-    driver: http1::Connection<TokioIo<TcpStream>, Empty<Bytes>>,
+    /// Absent once it has ended.
+    driver: Option<Driver>,
+}
+
+type Driver = http1::Connection<TokioIo<TcpStream>, Empty<Bytes>>;
+
+/// Drives the connection to its end, then drops it: only then does a request that is stuck in it fail.
+async fn drive(driver: &mut Option<Driver>) {
+    if let Some(running) = driver {
+        // The exchange gets the error as well.
+        let _ended = running.await;
+        *driver = None;
+    }
 }
 
 impl Connection {
@@ -66,7 +78,7 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(FetchError::Broken)?;
-        Ok(Self { sender, driver })
+        Ok(Self { sender, driver: Some(driver) })
     }
 
     /// Sends `request` and gives the page it brings. After an error the connection is of no use.
@@ -84,7 +96,7 @@ impl Connection {
             })?;
             read(answer, buffer).await
         });
-        let mut driver = pin!(&mut self.driver);
+        let mut driver = pin!(drive(&mut self.driver));
         let mut open = true;
         loop {
             tokio::select! {
@@ -93,7 +105,7 @@ impl Connection {
                     return result.map(|whole| Fetched { whole, reusable: open });
                 }
                 // The end of the connection may come with the end of the page; the exchange knows.
-                _ended = &mut driver, if open => open = false,
+                () = &mut driver, if open => open = false,
             }
         }
     }

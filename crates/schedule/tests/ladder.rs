@@ -1,0 +1,174 @@
+//! Which rung decides, and what the learned pick prefers.
+
+#![expect(clippy::unwrap_used, reason = "a broken fixture should fail loudly")]
+
+use std::sync::Arc;
+
+use datalayer::{Budgets, Demand, Load, Pool, Snapshot};
+use predict::Prediction;
+use schedule::{Candidate, MissOptions, Options, Policy, Rung, Scheduler, costs};
+use types::{Endpoint, EndpointId, Millis, Request, Slo};
+
+fn slo() -> Slo {
+    Slo { ttft: Millis::new(1_000.0), itl: Millis::new(50.0) }
+}
+
+fn request(slo: Slo) -> Request {
+    Request {
+        id: "r".into(),
+        model: "m".into(),
+        stream: true,
+        prompt_bytes: 1_024,
+        prompt_tokens: None,
+        max_tokens: None,
+        blocks: [1, 2, 3, 4].into(),
+        slo,
+        subset: None,
+        explain: true,
+    }
+}
+
+/// Candidates that are predicted to take these TTFT and ITL.
+fn candidates(predicted: &[(f32, f32)]) -> Vec<Candidate> {
+    let endpoint = |at: usize| Endpoint {
+        id: EndpointId::new("default", &format!("e{at}")),
+        address: format!("10.0.0.{}:80", at + 1).parse().unwrap(),
+        labels: [].into(),
+    };
+    let pool = Pool::new((0..predicted.len()).map(endpoint));
+    let known = pool.endpoints();
+    let candidate = |(at, (ttft_ms, itl_ms)): (usize, &(f32, f32))| Candidate {
+        endpoint: Arc::clone(&known[at]),
+        snapshot: Snapshot::default(),
+        snapshot_age_ms: Some(20.0),
+        load: Load::default(),
+        demand: Demand { prompt_tokens: 256, output_tokens: 100.0, ..Demand::default() },
+        hit_blocks: 0,
+        prediction: Some(Prediction {
+            ttft_ms: *ttft_ms,
+            itl_ms: *itl_ms,
+            itl_without_ms: itl_ms - 1.0,
+            itl_growth_ms: 1.0,
+            prefill_ms: 200.0,
+            labels: 100,
+            ..Prediction::default()
+        }),
+    };
+    predicted.iter().enumerate().map(candidate).collect()
+}
+
+fn decide(policy: Policy, mut candidates: Vec<Candidate>) -> schedule::Decision {
+    let scheduler = Scheduler::new(Options { policy, ..Options::default() }).unwrap();
+    scheduler.decide(&request(slo()), &mut candidates, false, 7).unwrap()
+}
+
+#[test]
+fn the_learned_rung_takes_the_endpoint_that_keeps_the_objective() {
+    let decision = decide(Policy::Learned, candidates(&[(2_000.0, 20.0), (300.0, 20.0)]));
+    assert_eq!((decision.rung, decision.chosen), (Rung::Learned, 1));
+    let explanation = decision.explanation.unwrap();
+    assert_eq!(explanation.best[0].endpoint, "default/e1");
+    assert!(explanation.best[1].cost.unwrap().own > 0.9);
+}
+
+#[test]
+fn one_candidate_without_prediction_makes_the_heuristics_decide_and_says_so() {
+    let mut some = candidates(&[(300.0, 20.0), (300.0, 20.0)]);
+    some[1].prediction = None;
+    some[1].snapshot.waiting = Some(0);
+    some[0].snapshot.waiting = Some(9);
+    let decision = decide(Policy::Learned, some);
+    assert_eq!((decision.rung, decision.chosen), (Rung::Heuristic, 1));
+    assert!(decision.fell.unwrap().contains("labels"));
+}
+
+#[test]
+fn without_fresh_metrics_the_fewest_in_flight_decide() {
+    let mut some = candidates(&[(1.0, 1.0); 3]);
+    for (candidate, decoding) in some.iter_mut().zip([3, 1, 2]) {
+        candidate.prediction = None;
+        candidate.snapshot_age_ms = Some(1e5);
+        candidate.load.decoding = decoding;
+    }
+    let decision = decide(Policy::Learned, some);
+    assert_eq!((decision.rung, decision.chosen), (Rung::LeastRequests, 1));
+}
+
+#[test]
+fn where_every_endpoint_fails_chance_decides() {
+    let scheduler = Scheduler::new(Options::default()).unwrap();
+    let mut some = candidates(&[(1.0, 1.0); 3]);
+    let decision = scheduler.decide(&request(slo()), &mut some, true, 8).unwrap();
+    assert_eq!((decision.rung, decision.chosen), (Rung::Random, 2));
+}
+
+#[test]
+fn nothing_left_is_no_decision() {
+    let scheduler = Scheduler::new(Options::default()).unwrap();
+    assert!(scheduler.decide(&request(slo()), &mut Vec::new(), false, 0).is_none());
+}
+
+#[test]
+fn round_robin_takes_turns() {
+    let scheduler =
+        Scheduler::new(Options { policy: Policy::RoundRobin, ..Options::default() }).unwrap();
+    let turns: Vec<_> = (0..4)
+        .map(|_| {
+            let mut some = candidates(&[(1.0, 1.0); 3]);
+            scheduler.decide(&request(slo()), &mut some, false, 5).unwrap().chosen
+        })
+        .collect();
+    assert_eq!(turns, [0, 1, 2, 0]);
+}
+
+/// A stream with this much of its budget spent, halfway through 100 tokens at 50 ms.
+fn stream_at(spent_ms: f32) -> Load {
+    let mut budgets = Budgets::default();
+    budgets.add(Millis::new(50.0), spent_ms, 50.0, 50.0);
+    Load { decoding: 1, budgets, ..Load::default() }
+}
+
+#[test]
+fn a_stream_at_its_limit_is_harmed_and_one_with_time_saved_is_not() {
+    let mut some = candidates(&[(300.0, 20.0), (300.0, 20.0)]);
+    some[0].load = stream_at(4_000.0);
+    some[1].load = stream_at(500.0);
+    let mut found = Vec::new();
+    assert!(costs(&MissOptions::default(), slo(), &some, &mut found));
+    assert!(found[0].harm > 20.0 * found[1].harm.max(1e-6), "{found:?}");
+    assert!(found[0].total > found[1].total);
+}
+
+#[test]
+fn a_stream_that_is_lost_already_cannot_be_harmed() {
+    let mut some = candidates(&[(300.0, 20.0)]);
+    some[0].load = stream_at(60_000.0);
+    let mut found = Vec::new();
+    costs(&MissOptions::default(), slo(), &some, &mut found);
+    assert!(found[0].harm < 1e-3, "{found:?}");
+}
+
+#[test]
+fn without_an_objective_the_least_completion_time_with_the_delay_of_others_wins() {
+    let mut some = candidates(&[(300.0, 20.0), (320.0, 20.0)]);
+    some[0].load = Load { decoding: 8, remaining_tokens: 800.0, ..Load::default() };
+    let mut found = Vec::new();
+    costs(&MissOptions::default(), Slo::default(), &some, &mut found);
+    assert!(found[1].total < found[0].total, "{found:?}");
+}
+
+#[test]
+fn a_request_that_is_late_anyway_does_not_wait_for_ever() {
+    let some = candidates(&[(3_000.0, 20.0), (300_000.0, 20.0)]);
+    let mut found = Vec::new();
+    costs(&MissOptions::default(), slo(), &some, &mut found);
+    assert!(found[1].total > found[0].total + 1.0, "{found:?}");
+}
+
+#[test]
+fn a_misspelt_plugin_is_named_with_those_there_are() {
+    let mut options = Options::default();
+    options.profile.scorers[0].name = "quue".to_owned();
+    let error = Scheduler::new(options).unwrap_err().to_string();
+    assert!(error.contains("`quue`") && error.contains("queue"), "{error}");
+}
