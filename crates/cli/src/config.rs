@@ -99,9 +99,8 @@ impl Config {
     /// Reads and checks `text`; `file` is its name in errors.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
         let document = read(text, file)?;
-        let of = |section: &Option<Spanned<_>>| section.as_ref().map(|spanned| spanned.referenced);
         let schedule_at = document.schedule.as_ref().map(|section| section.referenced);
-        let learner_at = of(&document.learner);
+        let learner_at = document.learner.as_ref().map(|section| section.referenced);
         let fallback = Self::default();
         let config = Self {
             listen: document.listen.unwrap_or(fallback.listen),

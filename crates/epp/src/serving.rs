@@ -1,8 +1,7 @@
 //! A request that has gone to an endpoint, and its response as it passes.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::fmt::Write as _;
 
-use datalayer::EndpointState;
 use proto::ext_proc::HeaderMutation;
 use router::{End, Observer, Routed};
 use types::Time;
@@ -16,9 +15,6 @@ const EXPLANATION_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Serving {
     observer: Observer,
-    endpoint: Arc<EndpointState>,
-    /// `host:port` that served, where the proxy chose another.
-    served: Option<String>,
     rung: &'static str,
     explanation: Option<String>,
 }
@@ -29,8 +25,6 @@ impl Serving {
             rung: routed.rung.as_str(),
             explanation: routed.explanation.as_deref().and_then(header_text),
             observer: Observer::new(routed.flight),
-            endpoint: routed.endpoint,
-            served: None,
         }
     }
 
@@ -38,7 +32,6 @@ impl Serving {
     pub(crate) fn head(&mut self, headers: Received<'_>, served: Option<&str>, now: Time) {
         if let Some(address) = served {
             self.observer.served_by(address, now);
-            self.served = Some(address.to_owned());
         }
         let status = headers.get(":status").and_then(|text| text.parse().ok()).unwrap_or(0);
         self.observer.head(status, headers.get("content-type"), now);
@@ -46,9 +39,9 @@ impl Serving {
 
     /// What to tell the client in headers. `marker` adds the one that llm-d sets.
     pub(crate) fn mutation(&mut self, marker: bool) -> HeaderMutation {
-        let endpoint = self.served.as_deref().unwrap_or(&self.endpoint.address);
+        let endpoint = self.observer.endpoint().id.to_string();
         let mut set_headers = Vec::with_capacity(4);
-        set_headers.push(set("x-slackline-endpoint", endpoint.to_owned()));
+        set_headers.push(set("x-slackline-endpoint", endpoint));
         set_headers.push(set("x-slackline-rung", self.rung));
         if let Some(explanation) = self.explanation.take() {
             set_headers.push(set("x-slackline-explanation", explanation));

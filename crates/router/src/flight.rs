@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datalayer::{Pool, Stream};
 use predict::{Outcome, Ticket};
-use types::Time;
+use types::{Endpoint, Time};
 
 use crate::{front::Usage, learning::Learning, metrics::Metrics};
 
@@ -119,6 +119,11 @@ impl Flight {
         // It was not predicted for that endpoint.
         ticket.prediction = None;
         self.stream.move_to(Arc::clone(other), now);
+    }
+
+    /// Who serves the request, as far as is known.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.stream.endpoint().endpoint
     }
 
     /// The request has ended.

@@ -1,6 +1,6 @@
 //! Watches one response as its bytes pass, and reports to the flight.
 
-use types::Time;
+use types::{Endpoint, Time};
 
 use crate::{
     flight::{End, Flight},
@@ -47,6 +47,11 @@ impl Observer {
     /// The proxy names the endpoint that served the request.
     pub fn served_by(&mut self, address: &str, now: Time) {
         self.flight.served_by(address, now);
+    }
+
+    /// Who serves the request, as far as is known.
+    pub fn endpoint(&self) -> &Endpoint {
+        self.flight.endpoint()
     }
 
     /// Whether the end marker of the stream was seen.
