@@ -4,21 +4,39 @@
 //! what the engine evicts for other reasons, it does not know. Bounded: each endpoint holds at most its
 //! capacity in blocks, and the least recently sent block goes first.
 
-use std::num::NonZeroUsize;
+use std::{collections::VecDeque, num::NonZeroUsize};
 
 use ahash::AHashMap;
-use lru::LruCache;
 use smallvec::SmallVec;
 
-/// Endpoints by slot, ascending.
-type Slots = SmallVec<[u32; 4]>;
+/// An endpoint that holds a block.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    slot: u32,
+    /// When the block was sent there last.
+    turn: u64,
+}
+
+/// Holders of one block, by ascending slot.
+type Holders = SmallVec<[Holder; 2]>;
+
+/// What one endpoint was sent, oldest first.
+#[derive(Debug)]
+struct Sent {
+    capacity: NonZeroUsize,
+    held: usize,
+    /// Blocks with the turn they were sent at. One that was sent again later stands here twice; the
+    /// earlier entry is stale.
+    queue: VecDeque<(u64, u64)>,
+}
 
 /// Which blocks each endpoint holds.
 #[derive(Debug)]
 pub struct Index {
-    holders: AHashMap<u64, Slots>,
-    sent: AHashMap<u32, LruCache<u64, ()>>,
+    holders: AHashMap<u64, Holders>,
+    sent: AHashMap<u32, Sent>,
     default_capacity: NonZeroUsize,
+    turn: u64,
 }
 
 /// Leading blocks of a prompt that an endpoint holds.
@@ -34,7 +52,7 @@ impl Index {
     /// An empty index that holds up to `default_capacity` blocks for an endpoint whose own capacity is
     /// not known.
     pub fn new(default_capacity: NonZeroUsize) -> Self {
-        Self { holders: AHashMap::new(), sent: AHashMap::new(), default_capacity }
+        Self { holders: AHashMap::new(), sent: AHashMap::new(), default_capacity, turn: 0 }
     }
 
     /// Writes the hits of the prompt `blocks` into `hits`, in ascending order of slot; an endpoint
@@ -42,14 +60,13 @@ impl Index {
     pub fn lookup(&self, blocks: &[u64], hits: &mut Vec<Hit>) {
         hits.clear();
         let Some(first) = blocks.first().and_then(|block| self.holders.get(block)) else { return };
-        let mut alive: Slots = first.clone();
+        let mut alive: SmallVec<[u32; 8]> = first.iter().map(|holder| holder.slot).collect();
         for (matched, block) in (1..).zip(&blocks[1..]) {
-            let holders = self.holders.get(block).map_or(&[][..], |slots| slots);
-            let mut rest = holders;
+            let mut rest = self.holders.get(block).map_or(&[][..], |holders| holders);
             alive.retain(|slot| {
-                let at = rest.partition_point(|holder| holder < slot);
+                let at = rest.partition_point(|holder| holder.slot < *slot);
                 rest = &rest[at..];
-                let holds = rest.first() == Some(slot);
+                let holds = rest.first().is_some_and(|holder| holder.slot == *slot);
                 if !holds {
                     hits.push(Hit { slot: *slot, blocks: matched });
                 }
@@ -66,40 +83,40 @@ impl Index {
 
     /// Notes that the prompt `blocks` was sent to `slot`.
     pub fn insert(&mut self, slot: u32, blocks: &[u64]) {
-        let capacity = self.default_capacity;
-        let sent = self.sent.entry(slot).or_insert_with(|| LruCache::new(capacity));
+        self.turn += 1;
+        let turn = self.turn;
+        let sent = sent_of(&mut self.sent, slot, self.default_capacity);
         // Backwards, so that of one prompt the last block is the first to go.
         for block in blocks.iter().rev() {
-            match sent.push(*block, ()) {
-                None => add(&mut self.holders, *block, slot),
-                Some((evicted, ())) if evicted != *block => {
-                    remove(&mut self.holders, evicted, slot);
-                    add(&mut self.holders, *block, slot);
+            let holders = self.holders.entry(*block).or_default();
+            match holders.binary_search_by_key(&slot, |holder| holder.slot) {
+                // A chain does not repeat a block; a caller that does changes nothing.
+                Ok(at) if holders[at].turn == turn => continue,
+                Ok(at) => holders[at].turn = turn,
+                Err(at) => {
+                    holders.insert(at, Holder { slot, turn });
+                    sent.held += 1;
                 }
-                Some(_) => {}
             }
+            sent.queue.push_back((*block, turn));
         }
+        sent.shrink(slot, &mut self.holders);
     }
 
     /// Sets how many blocks `slot` can hold; what no longer fits is forgotten.
     pub fn set_capacity(&mut self, slot: u32, blocks: NonZeroUsize) {
-        let default = self.default_capacity;
-        let sent = self.sent.entry(slot).or_insert_with(|| LruCache::new(default));
-        if sent.cap() == blocks {
-            return;
+        let sent = sent_of(&mut self.sent, slot, self.default_capacity);
+        if sent.capacity != blocks {
+            sent.capacity = blocks;
+            sent.shrink(slot, &mut self.holders);
         }
-        while sent.len() > blocks.get() {
-            if let Some((block, ())) = sent.pop_lru() {
-                remove(&mut self.holders, block, slot);
-            }
-        }
-        sent.resize(blocks);
     }
 
     /// Forgets `slot`.
     pub fn remove(&mut self, slot: u32) {
-        for (block, ()) in self.sent.remove(&slot).into_iter().flatten() {
-            remove(&mut self.holders, block, slot);
+        let sent = self.sent.remove(&slot);
+        for (block, turn) in sent.into_iter().flat_map(|sent| sent.queue) {
+            forget(&mut self.holders, block, Holder { slot, turn });
         }
     }
 
@@ -114,27 +131,50 @@ impl Index {
     }
 }
 
-fn add(holders: &mut AHashMap<u64, Slots>, block: u64, slot: u32) {
-    let slots = holders.entry(block).or_default();
-    if let Err(at) = slots.binary_search(&slot) {
-        slots.insert(at, slot);
+fn sent_of(sent: &mut AHashMap<u32, Sent>, slot: u32, capacity: NonZeroUsize) -> &mut Sent {
+    sent.entry(slot).or_insert_with(|| Sent { capacity, held: 0, queue: VecDeque::new() })
+}
+
+impl Sent {
+    /// Forgets the oldest blocks beyond the capacity, and stale entries beyond as many again.
+    fn shrink(&mut self, slot: u32, holders: &mut AHashMap<u64, Holders>) {
+        while self.held > self.capacity.get()
+            && let Some((block, turn)) = self.queue.pop_front()
+        {
+            self.held -= usize::from(forget(holders, block, Holder { slot, turn }));
+        }
+        if self.queue.len() > 2 * self.capacity.get() + 64 {
+            self.queue.retain(|(block, turn)| holds(holders, *block, Holder { slot, turn: *turn }));
+        }
     }
 }
 
-fn remove(holders: &mut AHashMap<u64, Slots>, block: u64, slot: u32) {
-    if let Some(slots) = holders.get_mut(&block) {
-        if let Ok(at) = slots.binary_search(&slot) {
-            slots.remove(at);
-        }
-        if slots.is_empty() {
-            holders.remove(&block);
-        }
+/// Whether `holder` holds `block` since just that turn.
+fn holds(holders: &AHashMap<u64, Holders>, block: u64, holder: Holder) -> bool {
+    holders.get(&block).is_some_and(|all| {
+        let found = all.binary_search_by_key(&holder.slot, |held| held.slot);
+        found.is_ok_and(|at| all[at].turn == holder.turn)
+    })
+}
+
+/// Takes `block` from `holder`, unless it was sent there again since; whether it was taken.
+fn forget(holders: &mut AHashMap<u64, Holders>, block: u64, holder: Holder) -> bool {
+    let Some(all) = holders.get_mut(&block) else { return false };
+    let found = all.binary_search_by_key(&holder.slot, |held| held.slot);
+    let Ok(at) = found else { return false };
+    if all[at].turn != holder.turn {
+        return false;
     }
+    all.remove(at);
+    if all.is_empty() {
+        holders.remove(&block);
+    }
+    true
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, VecDeque};
+    use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 
@@ -178,11 +218,16 @@ mod tests {
         assert!(index.is_empty());
     }
 
+    /// Blocks of a prompt, no two alike.
+    fn prompt() -> impl Strategy<Value = Vec<u64>> {
+        prop::sample::subsequence((0_u64..12).collect::<Vec<_>>(), 1..6).prop_shuffle()
+    }
+
     proptest! {
         /// Against a plain list per endpoint, newest first.
         #[test]
         fn it_agrees_with_a_naive_map(
-            sent in prop::collection::vec((0_u32..4, prop::collection::vec(0_u64..12, 1..6)), 0..40),
+            sent in prop::collection::vec((0_u32..4, prompt()), 0..40),
             asked in prop::collection::vec(0_u64..12, 1..6),
             capacity in 1_usize..12,
         ) {
