@@ -121,7 +121,13 @@ impl Target {
 
     /// Learns `label` for the terms of a row on endpoint `slot`; `p90` is what was promised for it, if
     /// anything was.
-    pub(crate) fn learn(&mut self, slot: u32, terms: &[f32], label: f32, p90: Option<f32>) {
+    pub(crate) fn learn(
+        &mut self,
+        slot: u32,
+        terms: &[f32],
+        label: f32,
+        served: Option<(f32, f32)>,
+    ) {
         const MEMORY: f32 = 200.0;
         let memory = (self.labels as f32 + 1.0).min(MEMORY);
         let now = self.contenders[self.champion].model.predict_one(terms);
@@ -137,7 +143,8 @@ impl Target {
             self.residuals.push((label / corrected).ln().clamp(-5.0, 5.0));
             correction.push((label / now.max(1e-3)).ln());
         }
-        if let Some(p90) = p90 {
+        if let Some((p50, p90)) = served {
+            self.residuals.served(p50, label);
             self.residuals.judge(label <= p90);
         }
         self.promote();
@@ -193,14 +200,17 @@ impl ServedClass {
         let ttft_scale = ttft_bias * ttft.factors.p50;
         let itl_scale = itl_bias * itl.factors.p50;
         let itl_ms = raw_itl_ms * itl.factors.p50;
+        let own = ttft.model.predict_one(&terms::ttft(row));
+        let pending = ttft.model.predict_one(&terms::without_own(row));
+        let idle = ttft.model.predict_one(&terms::without_any(row));
         let itl_without_ms = itl.model.predict_one(&terms::itl_without(row)).max(0.01) * itl_scale;
         Prediction {
             ttft_ms: raw_ttft_ms * ttft.factors.p50,
             ttft_p90_ms: raw_ttft_ms * ttft.factors.p90,
             itl_ms,
             itl_p90_ms: raw_itl_ms * itl.factors.p90,
-            prefill_ms: ttft.model.predict_one(&terms::own_prefill(row)) * ttft_scale,
-            pending_ms: ttft.model.predict_one(&terms::pending_prefill(row)) * ttft_scale,
+            prefill_ms: (own - pending).max(0.0) * ttft_scale,
+            pending_ms: (pending - idle).max(0.0) * ttft_scale,
             itl_without_ms,
             itl_growth_ms: (itl_ms - itl_without_ms).max(0.0),
             labels: ttft.labels.min(itl.labels),

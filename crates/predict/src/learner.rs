@@ -64,6 +64,8 @@ pub struct TargetError {
     pub labels: u32,
     /// Median absolute relative error over the newest rows, each predicted before it was learned.
     pub median_error: Option<f32>,
+    /// Mean absolute relative error of served predictions.
+    pub mean_error: Option<f32>,
     /// Share of observed values under their predicted p90.
     pub p90_coverage: Option<f32>,
     /// The regressor that serves.
@@ -221,11 +223,11 @@ fn learn_class(class: &mut Class, ticket: &Ticket, outcome: &Outcome, judge: boo
     let sound = |label: &f32| label.is_finite() && *label > 0.0;
     let promised = ticket.prediction.filter(|_| judge);
     if let Some(ttft_ms) = outcome.ttft_ms.filter(sound) {
-        let p90 = promised.map(|p| p.ttft_p90_ms);
+        let p90 = promised.map(|p| (p.ttft_ms, p.ttft_p90_ms));
         class.ttft.learn(ticket.slot, &terms::ttft(&ticket.row), ttft_ms, p90);
     }
     if let Some(itl_ms) = outcome.itl_ms.filter(sound) {
-        let p90 = promised.map(|p| p.itl_p90_ms);
+        let p90 = promised.map(|p| (p.itl_ms, p.itl_p90_ms));
         class.itl.learn(ticket.slot, &terms::itl(&ticket.row), itl_ms, p90);
     }
     class.stale = true;
@@ -235,6 +237,7 @@ fn target_error(target: &Target) -> TargetError {
     TargetError {
         labels: target.labels,
         median_error: target.residuals.median_error(),
+        mean_error: target.residuals.mean_error(),
         p90_coverage: target.residuals.coverage(),
         champion: target.contenders[target.champion].name,
     }

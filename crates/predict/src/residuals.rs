@@ -14,6 +14,8 @@ pub(crate) struct Residuals {
     next: usize,
     covered: f32,
     judged: f32,
+    relative: f64,
+    served: f64,
 }
 
 /// What the residuals say, to be multiplied onto a prediction.
@@ -31,6 +33,17 @@ impl Residuals {
             self.ring[self.next] = residual;
         }
         self.next = (self.next + 1) % WINDOW;
+    }
+
+    /// Relative error of a served prediction.
+    pub(crate) fn served(&mut self, predicted: f32, observed: f32) {
+        self.relative += f64::from(((predicted - observed) / observed).abs());
+        self.served += 1.0;
+    }
+
+    /// Mean absolute relative error of served predictions.
+    pub(crate) fn mean_error(&self) -> Option<f32> {
+        (self.served > 0.0).then(|| (self.relative / self.served) as f32)
     }
 
     /// Notes whether an observed value stayed under the p90 that was promised for it.

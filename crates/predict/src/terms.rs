@@ -7,14 +7,15 @@
 use features::{Column, FeatureRow};
 
 /// Terms of the TTFT model.
-pub(crate) const TTFT_WIDTH: usize = 11;
+pub(crate) const TTFT_WIDTH: usize = 15;
 /// Terms of the ITL model.
 pub(crate) const ITL_WIDTH: usize = 7;
 /// Highest share of an endpoint's time that arriving prefills are taken to use.
 const MAX_PREFILL_SHARE: f32 = 0.8;
 
 /// `[1, step, own uncached, own pairs, ahead tokens, ahead pairs, requests ahead, streams, KV tokens,
-/// wait for KV blocks, prefill share · step]`; tokens in thousands, times in milliseconds.
+/// wait for KV blocks, prefill share · step, rest of the running step, tokens beyond 64, 256 and 1,024]`;
+/// tokens in thousands, times in milliseconds.
 pub(crate) fn ttft(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
     let get = |column| row.get(column);
     let step = get(Column::Step);
@@ -30,6 +31,10 @@ pub(crate) fn ttft(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
         get(Column::DecodeTokens) / 1e3,
         kv_wait_ms(row),
         prefill_odds(row) * step,
+        (step - get(Column::SinceToken)).clamp(0.0, step),
+        hinge(row, 64.0),
+        hinge(row, 256.0),
+        hinge(row, 1024.0),
     ]
 }
 
@@ -54,20 +59,22 @@ pub(crate) fn itl_without(row: &FeatureRow) -> [f32; ITL_WIDTH] {
     terms
 }
 
-/// The terms of the TTFT model that this request's own prefill contributes.
-pub(crate) fn own_prefill(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
-    let mut terms = [0.0; TTFT_WIDTH];
-    terms[2] = row.get(Column::Uncached) / 1e3;
-    terms[3] = row.get(Column::UncachedPairs);
-    terms
+/// The terms of the TTFT model for a request like this one with nothing of its own to prefill.
+pub(crate) fn without_own(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
+    ttft(&row.with(Column::Uncached, 0.0).with(Column::UncachedPairs, 0.0))
 }
 
-/// The terms of the TTFT model that prefills ahead contribute.
-pub(crate) fn pending_prefill(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
-    let mut terms = [0.0; TTFT_WIDTH];
-    terms[4] = row.get(Column::AheadTokens) / 1e3;
-    terms[5] = row.get(Column::AheadPairs);
-    terms
+/// The same, with nothing ahead of it either.
+pub(crate) fn without_any(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
+    let row = row.with(Column::Uncached, 0.0).with(Column::UncachedPairs, 0.0);
+    ttft(&row.with(Column::AheadTokens, 0.0).with(Column::AheadPairs, 0.0))
+}
+
+/// Tokens that the steps up to this request's first token prefill, beyond `knee`, in thousands: a
+/// step costs its weights up to some number of tokens and its arithmetic beyond.
+fn hinge(row: &FeatureRow, knee: f32) -> f32 {
+    let tokens = row.get(Column::Uncached) + row.get(Column::AheadTokens);
+    (tokens - knee).max(0.0) / 1e3
 }
 
 /// Time until running streams have freed the KV tokens that are missing: the excess, over the tokens

@@ -213,7 +213,11 @@ impl Inner {
             },
             slot,
             row,
-            prediction: chosen.prediction,
+            prediction: chosen.prediction.or_else(|| {
+                // Another policy decided; the prediction is judged all the same.
+                let models = self.shared.learning.models().of(&request.model);
+                models.predict(&chosen.endpoint.accelerator, chosen.endpoint.role, slot, &row)
+            }),
         };
         let mut demand = chosen.demand;
         if !request.stream {

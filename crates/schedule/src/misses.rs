@@ -26,14 +26,14 @@ pub struct MissOptions {
     /// Weight of relative load, which decides where no miss is in sight.
     pub load: f32,
     /// Weight of each objective's length that a request is late by. A request that cannot keep its
-    /// objective any more may wait where it harms nobody, but not for ever: at 0.01, a hundred
+    /// objective any more may wait where it harms nobody, but not for ever: at 0.05, twenty
     /// objectives of waiting weigh as much as a miss.
     pub lateness: f32,
 }
 
 impl Default for MissOptions {
     fn default() -> Self {
-        Self { harm: 2.0, width: 0.2, load: 0.01, lateness: 0.01 }
+        Self { harm: 2.0, width: 0.2, load: 0.01, lateness: 0.05 }
     }
 }
 
