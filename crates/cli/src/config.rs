@@ -147,8 +147,16 @@ fn read(text: &str, file: &str) -> Result<Document, ConfigError> {
         let reason = suffix.and_then(|suffix| text.strip_suffix(&*suffix)).unwrap_or(&text);
         // The parser's hint is for programmers.
         let reason = reason.split_once(", set DuplicateKeyPolicy").map_or(reason, |(what, _)| what);
+        // Sections that know where they stand are wrapped, and the wrapper is no key.
+        let key = ["schedule", "learner"].into_iter().fold(key, |key, section| {
+            match key.strip_prefix(section).and_then(|rest| rest.strip_prefix(".value")) {
+                Some(rest) => format!("{section}{rest}"),
+                None => key,
+            }
+        });
         let reason = match key.as_str() {
             "" | "." | "?" => reason.to_owned(),
+            key if reason.contains(&format!("`{key}`")) => reason.to_owned(),
             key => format!("{key}: {reason}"),
         };
         at_location(file, at, &reason)
@@ -190,7 +198,7 @@ mod tests {
             ("schedule:\n  policy: best\n", "2:11", "schedule.policy"),
             ("endpoints:\n  dns: x\n", "2:3", "unknown variant `dns`"),
             ("seed: 1\nseed: 2\n", "2:1", "duplicate"),
-            ("seed: [1\n", "2:1", ""),
+            ("seed: 1\n}\n", "2:1", ""),
         ] {
             let error = refused(text);
             assert!(error.starts_with(&format!("s.yaml:{at}: ")), "{text:?} gave {error}");
@@ -204,6 +212,9 @@ mod tests {
         let error = refused("schedule:\n  profile:\n    scorers: [{type: magic}]\n");
         assert!(error.starts_with("s.yaml:2:3: schedule: no scorer is called `magic`"), "{error}");
         let error = refused("seed: 1\nlearner: {regressors: [magic]}\n");
-        assert!(error.starts_with("s.yaml:2:10: learner: no regressor is called `magic`"), "{error}");
+        assert!(
+            error.starts_with("s.yaml:2:10: learner: no regressor is called `magic`"),
+            "{error}"
+        );
     }
 }

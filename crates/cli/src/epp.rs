@@ -21,7 +21,7 @@ use crate::{
     backend::{Backend, Overrides},
 };
 
-/// Serve as endpoint picker (EPP) behind Envoy, over ext_proc
+/// Serve as endpoint picker (EPP) behind Envoy, over `ext_proc`
 ///
 /// Flags have the names that they have in an llm-d EPP. This version serves plaintext HTTP/2 only, so
 /// run it beside the proxy or inside a mesh; an llm-d EPP serves TLS unless it is told
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Configuration (slackline.yaml)
     #[arg(long, value_name = "FILE")]
     config_file: Option<PathBuf>,
-    /// Port of ext_proc, with gRPC health
+    /// Port of `ext_proc`, with gRPC health
     #[arg(long, value_name = "PORT", default_value_t = 9002)]
     grpc_port: u16,
     /// Port of gRPC health alone
@@ -100,7 +100,9 @@ pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<(
 fn pages(router: Arc<Router>) -> axum::Router {
     axum::Router::new().route(
         "/metrics",
-        axum::routing::get(async move || ([(header::CONTENT_TYPE, TEXT_FORMAT)], page(router.registry()))),
+        axum::routing::get(async move || {
+            ([(header::CONTENT_TYPE, TEXT_FORMAT)], page(router.registry()))
+        }),
     )
 }
 

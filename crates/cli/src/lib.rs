@@ -35,7 +35,9 @@ const LOG_DEFAULT: &str = "warn,slackline=info";
 /// Routes LLM requests by latencies that it learns while it serves.
 #[derive(Debug, Parser)]
 #[command(name = "slackline", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "SLACKLINE_LOG sets what is logged, such as `debug` or `warn,gateway=debug`.")]
+#[command(
+    after_help = "SLACKLINE_LOG sets what is logged, such as `debug` or `warn,gateway=debug`."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -22,7 +23,7 @@ use crate::{args, output, signals::Interrupted, status};
 /// that fail have missed their objective.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to send requests, such as http://127.0.0.1:8080
+    /// Where to send requests, such as `http://127.0.0.1:8080`
     #[arg(long, value_name = "URL")]
     target: String,
     /// A Mooncake (JSON lines) or Azure (CSV) file, gzipped or not, or a slice that comes with the
@@ -162,15 +163,23 @@ fn summary(loaded: &LoadReport) -> String {
     let report = Report { policies: vec![loaded.policy.clone()], model_error: BTreeMap::new() };
     let policy = &loaded.policy;
     let mut text = report.table();
-    text += &format!(
-        "{} requests, {:.2} per second offered, {:.0} tokens per second",
-        policy.requests, policy.offered_rps, policy.throughput_tokens_per_s
+    let _ = write!(
+        text,
+        "{} ended; {:.2} per second offered, {:.0} tokens per second",
+        counted(policy.requests, "request"),
+        policy.offered_rps,
+        policy.throughput_tokens_per_s
     );
     if let Some(lag_ms) = loaded.send_lag_ms.p99 {
-        text += &format!("; sent late by {lag_ms:.1} ms at p99");
+        let _ = write!(text, "; sent late by {lag_ms:.1} ms at p99");
     }
     if loaded.unfinished > 0 {
-        text += &format!("; stopped with {} requests not ended", loaded.unfinished);
+        let _ = write!(text, "; stopped with {} not ended", counted(loaded.unfinished, "request"));
     }
     text
+}
+
+/// `1 request`, `2 requests`.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn an_error_is_told_with_its_causes_each_once() {
         let cause = io::Error::new(io::ErrorKind::AddrInUse, "address in use");
-        let error = anyhow::Error::from(cause).context("port 80: address in use").context("no start");
+        let error =
+            anyhow::Error::from(cause).context("port 80: address in use").context("no start");
         assert_eq!(sentence(&error), "no start: port 80: address in use");
         let error = anyhow::anyhow!("b").context("a");
         assert_eq!(sentence(&error), "a: b");

@@ -74,13 +74,13 @@ impl Watch {
 
 /// A bar that counts to a total, with a message.
 pub(crate) fn bar() -> ProgressBar {
-    let template = "{elapsed:>5} [{bar:40}] {pos}/{len} requests  {msg}";
+    let template = "{elapsed:>5} [{bar:40}] {pos}/{len} requests  {wide_msg}";
     ProgressBar::new(0).with_style(style(template))
 }
 
 /// A line of text among bars.
 pub(crate) fn text() -> ProgressBar {
-    ProgressBar::new(0).with_style(style("{msg}"))
+    ProgressBar::new(0).with_style(style("{wide_msg}"))
 }
 
 fn style(template: &str) -> ProgressStyle {
