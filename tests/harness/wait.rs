@@ -3,7 +3,7 @@
 use std::{future::Future, time::Duration};
 
 /// Long enough for anything that will happen at all, on a busy machine too.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -20,10 +20,7 @@ pub async fn soon<T>(what: impl Future<Output = T>) -> T {
 ///
 /// # Panics
 /// If the deadline passes; `what` names what did not happen.
-pub async fn until<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Option<T>>,
-{
+pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let looking = async {
         let mut looks = tokio::time::interval(LOOK);
         loop {

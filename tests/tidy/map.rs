@@ -61,7 +61,7 @@ fn modules_read(text: &str) -> Vec<String> {
         let mut depth = 1;
         let mut at_start = true;
         for (i, c) in group.char_indices() {
-            if depth == 1 && at_start && !c.is_whitespace() {
+            if depth == 1 && at_start && !c.is_whitespace() && c != '}' {
                 names.push(leading_name(&group[i..]));
                 at_start = false;
             }

@@ -35,8 +35,7 @@ fn files_stay_short_and_say_what_they_are_for() {
 
 #[test]
 fn nothing_names_the_machine_it_was_written_on() {
-    let extensions =
-        [".rs", ".md", ".toml", ".yaml", ".yml", ".proto", ".py", ".sh", ".json"];
+    let extensions = [".rs", ".md", ".toml", ".yaml", ".yml", ".proto", ".py", ".sh", ".json"];
     let mut paths = files(&root(), &extensions);
     paths.extend(scripts());
     for path in paths {
