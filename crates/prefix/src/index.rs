@@ -30,10 +30,32 @@ struct Sent {
     queue: VecDeque<(u64, u64)>,
 }
 
+/// Parts of the map of holders. A map that grows moves all it holds at once; of many small ones only
+/// one grows at a time.
+const PARTS: usize = 256;
+
+/// Holders by block, in [`PARTS`] maps.
+#[derive(Debug)]
+struct ByBlock(Vec<AHashMap<u64, Holders>>);
+
+impl ByBlock {
+    fn part(block: u64) -> usize {
+        (block % PARTS as u64) as usize
+    }
+
+    fn get(&self, block: u64) -> Option<&Holders> {
+        self.0[Self::part(block)].get(&block)
+    }
+
+    fn part_of(&mut self, block: u64) -> &mut AHashMap<u64, Holders> {
+        &mut self.0[Self::part(block)]
+    }
+}
+
 /// Which blocks each endpoint holds.
 #[derive(Debug)]
 pub struct Index {
-    holders: AHashMap<u64, Holders>,
+    holders: ByBlock,
     sent: AHashMap<u32, Sent>,
     default_capacity: NonZeroUsize,
     turn: u64,
@@ -52,17 +74,18 @@ impl Index {
     /// An empty index that holds up to `default_capacity` blocks for an endpoint whose own capacity is
     /// not known.
     pub fn new(default_capacity: NonZeroUsize) -> Self {
-        Self { holders: AHashMap::new(), sent: AHashMap::new(), default_capacity, turn: 0 }
+        let holders = ByBlock((0..PARTS).map(|_| AHashMap::new()).collect());
+        Self { holders, sent: AHashMap::new(), default_capacity, turn: 0 }
     }
 
     /// Writes the hits of the prompt `blocks` into `hits`, in ascending order of slot; an endpoint
     /// that does not hold the first block is left out.
     pub fn lookup(&self, blocks: &[u64], hits: &mut Vec<Hit>) {
         hits.clear();
-        let Some(first) = blocks.first().and_then(|block| self.holders.get(block)) else { return };
+        let Some(first) = blocks.first().and_then(|block| self.holders.get(*block)) else { return };
         let mut alive: SmallVec<[u32; 8]> = first.iter().map(|holder| holder.slot).collect();
         for (matched, block) in (1..).zip(&blocks[1..]) {
-            let mut rest = self.holders.get(block).map_or(&[][..], |holders| holders);
+            let mut rest = self.holders.get(*block).map_or(&[][..], |holders| holders);
             alive.retain(|slot| {
                 let at = rest.partition_point(|holder| holder.slot < *slot);
                 rest = &rest[at..];
@@ -88,7 +111,7 @@ impl Index {
         let sent = sent_of(&mut self.sent, slot, self.default_capacity);
         // Backwards, so that of one prompt the last block is the first to go.
         for block in blocks.iter().rev() {
-            let holders = self.holders.entry(*block).or_default();
+            let holders = self.holders.part_of(*block).entry(*block).or_default();
             match holders.binary_search_by_key(&slot, |holder| holder.slot) {
                 // A chain does not repeat a block; a caller that does changes nothing.
                 Ok(at) if holders[at].turn == turn => continue,
@@ -122,12 +145,12 @@ impl Index {
 
     /// Distinct blocks held by any endpoint.
     pub fn len(&self) -> usize {
-        self.holders.len()
+        self.holders.0.iter().map(|part| part.len()).sum()
     }
 
     /// Whether no endpoint holds a block.
     pub fn is_empty(&self) -> bool {
-        self.holders.is_empty()
+        self.holders.0.iter().all(|part| part.is_empty())
     }
 }
 
@@ -137,7 +160,7 @@ fn sent_of(sent: &mut AHashMap<u32, Sent>, slot: u32, capacity: NonZeroUsize) ->
 
 impl Sent {
     /// Forgets the oldest blocks beyond the capacity, and stale entries beyond as many again.
-    fn shrink(&mut self, slot: u32, holders: &mut AHashMap<u64, Holders>) {
+    fn shrink(&mut self, slot: u32, holders: &mut ByBlock) {
         while self.held > self.capacity.get()
             && let Some((block, turn)) = self.queue.pop_front()
         {
@@ -150,16 +173,17 @@ impl Sent {
 }
 
 /// Whether `holder` holds `block` since just that turn.
-fn holds(holders: &AHashMap<u64, Holders>, block: u64, holder: Holder) -> bool {
-    holders.get(&block).is_some_and(|all| {
+fn holds(holders: &ByBlock, block: u64, holder: Holder) -> bool {
+    holders.get(block).is_some_and(|all| {
         let found = all.binary_search_by_key(&holder.slot, |held| held.slot);
         found.is_ok_and(|at| all[at].turn == holder.turn)
     })
 }
 
 /// Takes `block` from `holder`, unless it was sent there again since; whether it was taken.
-fn forget(holders: &mut AHashMap<u64, Holders>, block: u64, holder: Holder) -> bool {
-    let Some(all) = holders.get_mut(&block) else { return false };
+fn forget(holders: &mut ByBlock, block: u64, holder: Holder) -> bool {
+    let part = holders.part_of(block);
+    let Some(all) = part.get_mut(&block) else { return false };
     let found = all.binary_search_by_key(&holder.slot, |held| held.slot);
     let Ok(at) = found else { return false };
     if all[at].turn != holder.turn {
@@ -167,7 +191,7 @@ fn forget(holders: &mut AHashMap<u64, Holders>, block: u64, holder: Holder) -> b
     }
     all.remove(at);
     if all.is_empty() {
-        holders.remove(&block);
+        part.remove(&block);
     }
     true
 }

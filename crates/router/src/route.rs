@@ -196,8 +196,9 @@ impl Inner {
     fn dispatch(&self, request: &Request, now: Time, found: &Found, decision: Decision) -> Routed {
         let chosen = &found.candidates[decision.chosen];
         let slot = chosen.endpoint.slot;
+        let models = self.shared.learning.models().of(&request.model);
         self.scheduler.dispatched(request, chosen);
-        self.remember_prefix(request, chosen);
+        self.remember_prefix(request, chosen, models.bytes_per_token());
         self.shared.metrics.decided(decision.rung, decision.fell);
         let row = FeatureRow::extract(View {
             demand: &chosen.demand,
@@ -215,7 +216,6 @@ impl Inner {
             row,
             prediction: chosen.prediction.or_else(|| {
                 // Another policy decided; the prediction is judged all the same.
-                let models = self.shared.learning.models().of(&request.model);
                 models.predict(&chosen.endpoint.accelerator, chosen.endpoint.role, slot, &row)
             }),
         };
@@ -240,18 +240,15 @@ impl Inner {
     }
 
     /// The chosen endpoint will hold the prompt; how much it can hold, its page tells.
-    fn remember_prefix(&self, request: &Request, chosen: &Candidate) {
+    fn remember_prefix(&self, request: &Request, chosen: &Candidate, bytes_per_token: f32) {
         if request.blocks.is_empty() {
             return;
         }
         let slot = chosen.endpoint.slot;
-        let tokens_per_block = u64::from(chosen.demand.prompt_tokens) * BLOCK_BYTES as u64
-            / u64::from(request.prompt_bytes.max(1));
-        let capacity = chosen
-            .snapshot
-            .kv_capacity_tokens()
-            .and_then(|tokens| usize::try_from(tokens / tokens_per_block.max(1)).ok())
-            .and_then(NonZeroUsize::new);
+        let capacity = chosen.snapshot.kv_capacity_tokens().and_then(|tokens| {
+            let bytes = tokens as f64 * f64::from(bytes_per_token);
+            NonZeroUsize::new((bytes / BLOCK_BYTES as f64) as usize)
+        });
         let mut prefixes = self.prefixes.write();
         if let Some(capacity) = capacity {
             prefixes.set_capacity(slot, capacity);

@@ -176,6 +176,23 @@ fn an_error_status_or_an_error_in_the_stream_is_not_learned() {
 }
 
 #[test]
+fn a_short_prompt_does_not_push_a_long_one_out_of_the_index() {
+    let router = router(1, Policy::Learned);
+    let state = router.pool().endpoints()[0].clone();
+    let holds_6400_bytes =
+        Snapshot { kv_block_tokens: Some(16), kv_blocks: Some(100), ..state.snapshot() };
+    state.publish(holds_6400_bytes);
+    let long = Request { prompt_bytes: 6_144, blocks: (0..24).collect(), ..request(1) };
+    let short = Request { prompt_bytes: 2, blocks: [99].into(), ..request(2) };
+    serve(&router, &long, 0);
+    serve(&router, &short, 10);
+    let again = Request { explain: true, ..long };
+    let routed = router.route(&again, at(20), &[]).unwrap();
+    // `serve` says that a prompt has 500 tokens.
+    assert_eq!(routed.explanation.unwrap().best[0].cached_tokens, 500);
+}
+
+#[test]
 fn reasons_are_given_to_who_asks() {
     let router = router(2, Policy::Learned);
     assert!(router.route(&request(1), at(0), &[]).unwrap().explanation.is_none());
