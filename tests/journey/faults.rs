@@ -6,6 +6,7 @@ use harness::{
     Answer, Engine, Front, chat, fleet, idle, post, post_with, slow_chat, streamed, until,
 };
 use serde_json::Value;
+use types::Endpoint;
 
 use crate::site::{Site, endpoints, engine_at, sites};
 
@@ -46,16 +47,6 @@ async fn a_body_that_is_no_request_is_refused_and_says_where() {
 }
 
 #[tokio::test]
-async fn a_body_of_three_megabytes_is_too_long() {
-    let engines = fleet(&["H100"]).await;
-    for site in sites(endpoints(&engines)).await {
-        let answer = post(&site.address, CHAT, harness::chat_of_bytes(3_000_000)).await;
-        error(&site, &answer, 413);
-        site.quiet(&engines).await;
-    }
-}
-
-#[tokio::test]
 async fn an_unknown_model_is_not_found() {
     let engines = fleet(&["H100"]).await;
     for site in sites(endpoints(&engines)).await {
@@ -78,14 +69,79 @@ async fn an_objective_that_is_no_number_is_refused_by_name() {
     }
 }
 
-#[tokio::test]
-async fn an_empty_pool_is_unavailable_and_says_why() {
-    for site in sites([]).await {
-        let answer = post(&site.address, CHAT, chat("hello", 4).to_string()).await;
-        error(&site, &answer, 503);
-        let reason = answer.header("x-llm-d-request-dropped-reason");
-        assert_eq!(reason, "rejected-no-endpoints", "{}", site.name);
+/// What a front tells of a fault of ours.
+#[derive(Clone, Debug, PartialEq)]
+struct Told {
+    status: u16,
+    /// Type, code and blamed member of the error.
+    names: [Value; 3],
+    /// Source of the error, reason of the drop, seconds to wait; empty where there is none.
+    headers: [String; 3],
+}
+
+impl Told {
+    fn of(answer: &Answer) -> Self {
+        let error = &answer.json()["error"];
+        let header = |name: &str| answer.header(name).to_owned();
+        Self {
+            status: answer.status.as_u16(),
+            names: ["type", "code", "param"].map(|name| error[name].clone()),
+            headers: [
+                header("x-slackline-error-source"),
+                header("x-llm-d-request-dropped-reason"),
+                header("retry-after"),
+            ],
+        }
     }
+
+    /// What a caller is told whose request cannot be taken as it is.
+    fn invalid(status: u16, code: &str, param: Option<&str>) -> Self {
+        let headers = ["caller", "", ""].map(str::to_owned);
+        Self { status, names: ["invalid_request_error".into(), code.into(), param.into()], headers }
+    }
+
+    /// What a caller is told while there is no endpoint.
+    fn no_endpoints() -> Self {
+        let names = ["server_error".into(), "no_endpoints".into(), Value::Null];
+        let headers = ["router", "rejected-no-endpoints", "1"].map(str::to_owned);
+        Self { status: 503, names, headers }
+    }
+}
+
+/// Every front before `endpoints` answers each body as told beside it, and all of them in the same
+/// words.
+async fn told_alike(endpoints: Vec<Endpoint>, cases: Vec<(String, Told)>) {
+    let sites = sites(endpoints).await;
+    for (body, expected) in cases {
+        let mut bodies = Vec::new();
+        for site in &sites {
+            let answer = post(&site.address, CHAT, body.clone()).await;
+            error(site, &answer, expected.status);
+            assert_eq!(Told::of(&answer), expected, "{}: {}", site.name, answer.text());
+            bodies.push(answer.text().to_owned());
+        }
+        assert!(bodies.windows(2).all(|two| two[0] == two[1]), "{bodies:?}");
+    }
+}
+
+#[tokio::test]
+async fn both_fronts_answer_the_same_fault_of_the_caller_alike() {
+    let invalid = |param| Told::invalid(400, "invalid_body", param);
+    let too_large = Told::invalid(413, "request_too_large", None);
+    let cases = vec![
+        ("{\"model\": \"m\",\n nope".to_owned(), invalid(None)),
+        (r#"{"messages":[{"role":"user","content":"a"}]}"#.to_owned(), invalid(Some("model"))),
+        (r#"{"model":"m"}"#.to_owned(), invalid(Some("messages"))),
+        (harness::chat_of_bytes(3_000_000), too_large),
+    ];
+    let engines = fleet(&["H100"]).await;
+    told_alike(endpoints(&engines), cases).await;
+    engines[0].until_requests(0).await;
+}
+
+#[tokio::test]
+async fn both_fronts_say_alike_that_the_pool_is_empty() {
+    told_alike(vec![], vec![(chat("hello", 4).to_string(), Told::no_endpoints())]).await;
 }
 
 #[tokio::test]

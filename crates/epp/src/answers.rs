@@ -14,6 +14,7 @@ use tracing::debug;
 use crate::{
     Processor,
     exchange::{Exchange, Replies, Stop},
+    rejection::immediate,
     reply,
 };
 
@@ -56,10 +57,10 @@ where
             };
             match this.exchange.take(message, &mut this.replies) {
                 Ok(()) => {}
-                Err(Stop::Rejected(rejection)) => {
+                Err(Stop::Rejected(fault)) => {
                     this.is_over = true;
-                    debug!(?rejection, "rejected");
-                    let response = Response::ImmediateResponse(rejection.into_response());
+                    debug!(?fault, "rejected");
+                    let response = Response::ImmediateResponse(immediate(&fault));
                     this.replies.push_back(reply::message(response));
                 }
                 Err(Stop::Violation(what)) => {

@@ -10,7 +10,7 @@ use proto::{
         processing_mode::BodySendMode, processing_request::Request as Part,
     },
 };
-use router::Router;
+use router::{Fault, Router};
 use tracing::debug;
 use types::Clock;
 
@@ -20,7 +20,6 @@ use crate::{
     headers::Received,
     ids::Ids,
     metadata,
-    rejection::Rejection,
     reply::{self, Answered, Side},
     request::Asked,
     serving::Serving,
@@ -63,14 +62,14 @@ pub(crate) type Replies = VecDeque<ProcessingResponse>;
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The client gets this answer.
-    Rejected(Rejection),
+    Rejected(Fault),
     /// The proxy sent what it may not send there.
     Violation(&'static str),
 }
 
-impl From<Rejection> for Stop {
-    fn from(rejection: Rejection) -> Self {
-        Self::Rejected(rejection)
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Rejected(fault)
     }
 }
 
@@ -187,9 +186,9 @@ impl Exchange {
         Ok(())
     }
 
-    fn refuse_too_large(&self, body_bytes: usize) -> Result<(), Rejection> {
+    fn refuse_too_large(&self, body_bytes: usize) -> Result<(), Fault> {
         let limit_bytes = self.shared.options.max_body_bytes;
-        if body_bytes > limit_bytes { Err(Rejection::too_large(limit_bytes)) } else { Ok(()) }
+        if body_bytes > limit_bytes { Err(Fault::too_large(limit_bytes)) } else { Ok(()) }
     }
 
     fn request_body(
@@ -240,7 +239,7 @@ impl Exchange {
 
     /// Routes the request that has been read. `is_last` says whether its body is the last of it;
     /// if not, trailers are.
-    fn route_body(&mut self, is_last: bool, replies: &mut Replies) -> Result<(), Rejection> {
+    fn route_body(&mut self, is_last: bool, replies: &mut Replies) -> Result<(), Fault> {
         let Request::Reading(reading) = mem::replace(&mut self.request, Request::Routed) else {
             return Ok(());
         };
@@ -262,8 +261,9 @@ impl Exchange {
     }
 
     /// Decides where `request` goes and starts to watch it; gives the address.
-    fn route(&mut self, request: &types::Request) -> Result<String, Rejection> {
-        let routed = self.shared.router.route(request, self.shared.clock.now(), &[])?;
+    fn route(&mut self, request: &types::Request) -> Result<String, Fault> {
+        let routed = self.shared.router.route(request, self.shared.clock.now(), &[]);
+        let routed = routed.map_err(Fault::of_refusal)?;
         let address = routed.endpoint.address.clone();
         debug!(request_id = %request.id, endpoint = address, rung = routed.rung.as_str(), "routed");
         self.serving = Some(Box::new(Serving::new(routed)));

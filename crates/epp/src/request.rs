@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use proto::ext_proc::HeaderMutation;
-use router::{Head, read_request, read_slo};
+use router::{Fault, Head, read_request, read_slo};
 use types::{Api, Request, Slo, SubsetEntry};
 
 use crate::{
     headers::{DESTINATION, EXPLAIN, REQUEST_ID, Received, set},
     ids::Ids,
-    rejection::Rejection,
 };
 
 /// The headers of one request, read.
@@ -32,8 +31,8 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Reads `headers`.
-    pub(crate) fn read(headers: Received<'_>, ids: &Ids) -> Result<Self, Rejection> {
-        let slo = read_slo(|name| headers.get(name))?;
+    pub(crate) fn read(headers: Received<'_>, ids: &Ids) -> Result<Self, Fault> {
+        let slo = read_slo(|name| headers.get(name)).map_err(|error| Fault::of_header(&error))?;
         let id = headers.get(REQUEST_ID).filter(|id| !id.is_empty());
         Ok(Self {
             api: api(headers),
@@ -49,7 +48,7 @@ impl Asked {
     }
 
     /// The request with all of its `body`.
-    pub(crate) fn request(&mut self, body: &[u8]) -> Result<Request, Rejection> {
+    pub(crate) fn request(&mut self, body: &[u8]) -> Result<Request, Fault> {
         let Some(api) = self.api else { return Ok(self.opaque(body.len())) };
         let head = Head {
             api,
@@ -58,7 +57,7 @@ impl Asked {
             subset: self.subset.take(),
             explain: self.explain,
         };
-        Ok(read_request(head, body)?)
+        read_request(head, body).map_err(|error| Fault::of_body(&error))
     }
 
     /// The request with a body of `body_bytes` that is not read: it names no model and no prompt.

@@ -5,8 +5,9 @@ use http::{StatusCode, header::CONNECTION};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use router::Fault;
 
-use crate::answer::Fault;
+use crate::answer::Refused;
 
 /// How many times the limit is read and thrown away, so that a caller who is still sending gets to
 /// read the answer instead of a broken connection.
@@ -16,13 +17,13 @@ const DISCARD_FACTOR: usize = 16;
 ///
 /// `waits` tells that the caller sends only after it was told to go on: it is not told to when the
 /// length it declares is too long.
-pub(crate) async fn collect(mut body: Incoming, max: usize, waits: bool) -> Result<Bytes, Fault> {
+pub(crate) async fn collect(mut body: Incoming, max: usize, waits: bool) -> Result<Bytes, Refused> {
     let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if declared > max {
         if !waits {
             discard(&mut body, max).await;
         }
-        return Err(too_long(max));
+        return Err(too_large(max));
     }
     let Some(first) = next(&mut body).await? else { return Ok(Bytes::new()) };
     if first.len() <= max && body.is_end_stream() {
@@ -33,7 +34,7 @@ pub(crate) async fn collect(mut body: Incoming, max: usize, waits: bool) -> Resu
     loop {
         if whole.len() + chunk.len() > max {
             discard(&mut body, max).await;
-            return Err(too_long(max));
+            return Err(too_large(max));
         }
         whole.extend_from_slice(&chunk);
         let Some(following) = next(&mut body).await? else { return Ok(whole.freeze()) };
@@ -42,11 +43,11 @@ pub(crate) async fn collect(mut body: Incoming, max: usize, waits: bool) -> Resu
 }
 
 /// The next data of `body`; trailers are left out.
-async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Fault> {
+async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Refused> {
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             let message = format!("the request body cannot be read: {error}");
-            Fault::caller(StatusCode::BAD_REQUEST, "unreadable_body", message)
+            Refused::caller(StatusCode::BAD_REQUEST, "unreadable_body", message)
         })?;
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
@@ -65,8 +66,6 @@ async fn discard(body: &mut Incoming, max: usize) {
     }
 }
 
-fn too_long(max: usize) -> Fault {
-    let message = format!("the request body is longer than {max} bytes");
-    Fault::caller(StatusCode::PAYLOAD_TOO_LARGE, "body_too_long", message)
-        .header(CONNECTION, http::HeaderValue::from_static("close"))
+fn too_large(max: usize) -> Refused {
+    Refused::from(Fault::too_large(max)).header(CONNECTION, http::HeaderValue::from_static("close"))
 }

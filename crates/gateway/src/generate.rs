@@ -8,12 +8,12 @@ use http::{
     uri::PathAndQuery,
 };
 use hyper::body::Incoming;
-use router::{End, Head, Routed};
+use router::{End, Fault, Head, Routed};
 use tracing::{Span, debug};
 use types::{Api, Slo};
 
 use crate::{
-    answer::Fault,
+    answer::Refused,
     body, explanation,
     headers::{self, ENDPOINT, EXPLAIN, EXPLANATION, REQUEST_ID, RUNG},
     relay::Relay,
@@ -27,12 +27,12 @@ pub(crate) async fn generate(
     api: Api,
     (id, id_header): (Arc<str>, HeaderValue),
     request: Request<Incoming>,
-) -> Result<Response<Relay>, Fault> {
+) -> Result<Response<Relay>, Refused> {
     let (mut parts, body) = request.into_parts();
     if let Some(encoding) = headers::encoding(&parts.headers) {
         let message = format!("the request body must not be encoded, but is `{encoding}`");
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Err(Fault::caller(status, "unsupported_encoding", message));
+        return Err(Refused::caller(status, "unsupported_encoding", message));
     }
     let slo = slo(&parts.headers, state.options.default_slo)?;
     let explain = headers::text(&parts.headers, EXPLAIN.as_str())
@@ -40,9 +40,7 @@ pub(crate) async fn generate(
     let waits = parts.headers.contains_key(EXPECT);
     let body = body::collect(body, state.options.max_body_bytes, waits).await?;
     let head = Head { api, id, slo, subset: None, explain };
-    let wanted = router::read_request(head, &body).map_err(|error| {
-        Fault::caller(StatusCode::BAD_REQUEST, "invalid_body", error.to_string())
-    })?;
+    let wanted = router::read_request(head, &body).map_err(|error| Fault::of_body(&error))?;
     headers::keep_for_endpoint(&mut parts.headers);
     parts.headers.insert(REQUEST_ID, id_header);
     let path = parts.uri.into_parts().path_and_query;
@@ -51,10 +49,9 @@ pub(crate) async fn generate(
 }
 
 /// The objective asked for, each ceiling that is absent filled from `default`.
-fn slo(headers: &HeaderMap, default: Slo) -> Result<Slo, Fault> {
-    let asked = router::read_slo(|name| headers::text(headers, name)).map_err(|error| {
-        Fault::caller(StatusCode::BAD_REQUEST, "invalid_header", error.to_string())
-    })?;
+fn slo(headers: &HeaderMap, default: Slo) -> Result<Slo, Refused> {
+    let asked = router::read_slo(|name| headers::text(headers, name))
+        .map_err(|error| Fault::of_header(&error))?;
     Ok(Slo { ttft: asked.ttft.or(default.ttft), itl: asked.itl.or(default.itl) })
 }
 
@@ -78,11 +75,11 @@ async fn forward(
     state: Arc<State>,
     wanted: types::Request,
     outgoing: Outgoing,
-) -> Result<Response<Relay>, Fault> {
+) -> Result<Response<Relay>, Refused> {
     let mut tried = Vec::new();
     let mut routed = state.router.route(&wanted, state.now(), &tried).map_err(|refusal| {
         debug!(%refusal, "refused");
-        Fault::refused(refusal)
+        Fault::of_refusal(refusal)
     })?;
     loop {
         let endpoint = Arc::clone(&routed.endpoint);
@@ -110,17 +107,17 @@ async fn forward(
     }
 }
 
-fn no_answer(endpoint: &datalayer::EndpointState, failure: &Failure) -> Fault {
+fn no_answer(endpoint: &datalayer::EndpointState, failure: &Failure) -> Refused {
     let id = &endpoint.endpoint.id;
     let message = format!("endpoint `{id}` ({}) {failure}", endpoint.address);
     let (status, code) = match failure {
         Failure::ConnectTimeout => (StatusCode::GATEWAY_TIMEOUT, "endpoint_timeout"),
         _ => (StatusCode::BAD_GATEWAY, "endpoint_unreachable"),
     };
-    let fault = Fault::endpoint(status, code, message);
+    let refused = Refused::endpoint(status, code, message);
     match HeaderValue::from_str(id.as_str()) {
-        Ok(id) => fault.header(ENDPOINT, id),
-        Err(_) => fault,
+        Ok(id) => refused.header(ENDPOINT, id),
+        Err(_) => refused,
     }
 }
 

@@ -24,10 +24,6 @@ pub(crate) const RUNG: HeaderName = HeaderName::from_static("x-slackline-rung");
 pub(crate) const EXPLAIN: HeaderName = HeaderName::from_static("x-slackline-explain");
 /// The reasons of the decision, as JSON.
 pub(crate) const EXPLANATION: HeaderName = HeaderName::from_static("x-slackline-explanation");
-/// Whose fault an error is: `caller`, `endpoint` or `router`.
-pub(crate) const ERROR_SOURCE: HeaderName = HeaderName::from_static("x-slackline-error-source");
-/// Why a request was refused, in the words that llm-d uses.
-pub(crate) const DROPPED: HeaderName = HeaderName::from_static("x-llm-d-request-dropped-reason");
 
 /// Headers by which a caller steers the router. An endpoint never sees them.
 const CONTROL: [&str; 4] = ["x-slackline-", "x-llm-d-", "x-slo-", "x-gateway-destination-endpoint"];

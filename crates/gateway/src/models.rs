@@ -7,12 +7,12 @@ use datalayer::EndpointState;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 use http_body_util::{BodyExt, Full, Limited};
-use router::Refusal;
+use router::{Fault, Refusal};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    answer::{self, Fault},
+    answer::{self, Refused},
     headers,
     state::State,
     upstream::Ask,
@@ -44,11 +44,11 @@ struct Union {
 pub(crate) async fn models(
     state: Arc<State>,
     mut headers: HeaderMap,
-) -> Result<Response<Full<Bytes>>, Fault> {
+) -> Result<Response<Full<Bytes>>, Refused> {
     headers::keep_for_endpoint(&mut headers);
     let endpoints = state.router.pool().endpoints();
     if endpoints.is_empty() {
-        return Err(Fault::refused(Refusal::NoEndpoints));
+        return Err(Fault::of_refusal(Refusal::NoEndpoints).into());
     }
     let headers = Arc::new(headers);
     let asked = endpoints.iter().cloned().map(|endpoint| {
@@ -64,10 +64,10 @@ pub(crate) async fn models(
     if lists.peek().is_none() {
         let message = format!("none of {} endpoints lists its models", endpoints.len());
         let status = StatusCode::SERVICE_UNAVAILABLE;
-        return Err(Fault::endpoint(status, "no_models", message));
+        return Err(Refused::endpoint(status, "no_models", message));
     }
     let union = Union { object: "list", data: unite(lists) };
-    Ok(answer::json(StatusCode::OK, serde_json::to_vec(&union).unwrap_or_default()))
+    Ok(answer::json(serde_json::to_vec(&union).unwrap_or_default()))
 }
 
 /// The list of one endpoint; `None` where it gives none.

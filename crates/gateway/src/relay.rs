@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 use router::{End, Flight, Observer};
 use tracing::debug;
 
-use crate::{answer::Fault, headers, state::State};
+use crate::{answer::Refused, headers, state::State};
 
 /// The body of an answer that an endpoint gives.
 ///
@@ -92,9 +92,9 @@ impl Relay {
             "endpoint `{}` ({}) broke off its answer before the end",
             endpoint.endpoint.id, endpoint.address
         );
-        let fault = Fault::endpoint(StatusCode::BAD_GATEWAY, "stream_broken_off", message);
+        let refused = Refused::endpoint(StatusCode::BAD_GATEWAY, "stream_broken_off", message);
         let mut event = self.tail.until_next_event().to_vec();
-        event.extend(fault.event());
+        event.extend(refused.event().into_bytes());
         Some(Ok(Frame::data(event.into())))
     }
 }

@@ -3,15 +3,15 @@
 use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, header::CONTENT_TYPE};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use router::Refusal;
+use router::{Fault, Refusal};
 use tracing::{Instrument, debug, debug_span, field::Empty};
 use types::Api;
 
 use crate::{
-    answer::{self, Fault},
+    answer::{self, Refused},
     generate::generate,
     headers::REQUEST_ID,
     models::models,
@@ -32,7 +32,7 @@ pub(crate) async fn answer(
     let mut waiting = Waiting(Some(Arc::clone(&state)));
     let answered = dispatch(Arc::clone(&state), (id, id_header.clone()), request);
     let answered = answered.instrument(span.clone()).await;
-    let mut response = answered.unwrap_or_else(|fault| fault.into_response().map(Either::Left));
+    let mut response = answered.unwrap_or_else(|refused| refused.into_response().map(Either::Left));
     response.headers_mut().insert(REQUEST_ID, id_header);
     waiting.0 = None;
     state.metrics.answered(response.status());
@@ -44,19 +44,19 @@ async fn dispatch(
     state: Arc<State>,
     id: (Arc<str>, HeaderValue),
     request: Request<Incoming>,
-) -> Result<Response<Outgoing>, Fault> {
+) -> Result<Response<Outgoing>, Refused> {
     let path = request.uri().path();
     if let Some(api) = Api::of_path(path) {
         if request.method() != Method::POST {
-            return Err(Fault::wrong_method("POST"));
+            return Err(Refused::wrong_method("POST"));
         }
         return Ok(generate(state, api, id, request).await?.map(Either::Right));
     }
     if !matches!(path, "/v1/models" | "/health" | "/metrics") {
-        return Err(Fault::unknown_path(path));
+        return Err(Refused::unknown_path(path));
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err(Fault::wrong_method("GET, HEAD"));
+        return Err(Refused::wrong_method("GET, HEAD"));
     }
     let response = match path {
         "/health" => health(&state)?,
@@ -66,13 +66,13 @@ async fn dispatch(
     Ok(response.map(Either::Left))
 }
 
-fn health(state: &State) -> Result<Response<Full<Bytes>>, Fault> {
+fn health(state: &State) -> Result<Response<Full<Bytes>>, Refused> {
     let endpoints = state.router.pool().endpoints().len();
     if endpoints == 0 {
-        return Err(Fault::refused(Refusal::NoEndpoints));
+        return Err(Fault::of_refusal(Refusal::NoEndpoints).into());
     }
     let body = format!(r#"{{"status":"ok","endpoints":{endpoints}}}"#);
-    Ok(answer::json(StatusCode::OK, body.into_bytes()))
+    Ok(answer::json(body.into_bytes()))
 }
 
 fn metrics(state: &State) -> Response<Full<Bytes>> {

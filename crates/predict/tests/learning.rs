@@ -1,7 +1,5 @@
 //! A class that is learned from outcomes predicts, says how sure it is, and forgets nobody else.
 
-#![expect(clippy::unwrap_used, reason = "a broken fixture should fail loudly")]
-
 use features::{Column, FeatureRow, WIDTH};
 use predict::{ClassKey, Learner, Models, Options, Outcome, Prediction, Ticket};
 use types::{Accelerator, Role};

@@ -3,6 +3,7 @@
 //! No async, no socket: fronts call [`Router::route`], show the response to an [`Observer`], and the
 //! learner gets its label. The simulator calls the same functions in virtual time.
 
+mod end;
 mod flight;
 mod front;
 mod learning;
@@ -11,9 +12,10 @@ mod observer;
 mod refusal;
 mod route;
 
-pub use flight::{End, Flight};
+pub use end::End;
+pub use flight::Flight;
 pub use front::{
-    BodyError, Head, HeaderError, Kind, ResponseScanner, Seen, Usage, read_request, read_slo,
+    BodyError, Fault, Head, HeaderError, Kind, ResponseScanner, Seen, Usage, read_request, read_slo,
 };
 pub use observer::Observer;
 pub use refusal::{Blame, Refusal};

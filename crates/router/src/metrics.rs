@@ -7,7 +7,7 @@ use prometheus::{
 };
 use schedule::Rung;
 
-use crate::{flight::End, refusal::Refusal};
+use crate::{end::End, refusal::Refusal};
 
 /// The counters that the request path writes.
 #[derive(Debug)]

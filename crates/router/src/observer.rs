@@ -3,7 +3,8 @@
 use types::{Endpoint, Time};
 
 use crate::{
-    flight::{End, Flight},
+    end::End,
+    flight::Flight,
     front::{Kind, ResponseScanner, Seen},
 };
 

@@ -11,6 +11,17 @@ pub enum Blame {
     Us,
 }
 
+impl Blame {
+    /// The word that callers are told.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Endpoint => "endpoint",
+            Self::Us => "router",
+        }
+    }
+}
+
 /// Why a request goes nowhere.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]

@@ -5,6 +5,7 @@
 //! random. Nothing here blocks, and nothing reads a clock.
 
 mod candidate;
+mod decision;
 mod explain;
 mod filters;
 mod misses;
@@ -15,11 +16,11 @@ mod scheduler;
 mod scorers;
 
 pub use candidate::{Candidate, Filter, Kind, Picker, Scorer};
-pub use explain::{Explanation, Reason};
+pub use decision::{Decision, Explanation, Reason, Rung};
 pub use filters::FILTERS;
 pub use misses::{Cost, MissOptions, costs};
 pub use options::{Options, Plugin, Policy, ProfileOptions, WeightedPlugin};
 pub use pickers::PICKERS;
 pub use profile::{Error, Profile};
-pub use scheduler::{Decision, Rung, Scheduler};
+pub use scheduler::Scheduler;
 pub use scorers::SCORERS;

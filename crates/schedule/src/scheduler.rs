@@ -6,7 +6,8 @@ use types::Request;
 
 use crate::{
     candidate::Candidate,
-    explain::Explanation,
+    decision::{Decision, Rung},
+    explain::explain,
     misses::{Cost, costs},
     options::{Options, Policy},
     profile::{Error, Profile},
@@ -14,59 +15,6 @@ use crate::{
 
 /// Oldest scrape that heuristics go by; the peer's default for a stale page is the same.
 const STALE_MS: f32 = 2_000.0;
-
-/// What decided.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Rung {
-    /// Learned predictions.
-    Learned,
-    /// Weighted scorers.
-    Heuristic,
-    /// Fewest requests in flight.
-    LeastRequests,
-    /// Chance.
-    Random,
-    /// Turn by turn, by policy.
-    RoundRobin,
-}
-
-impl Rung {
-    /// The word used in headers, metrics and reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Learned => "learned",
-            Self::Heuristic => "heuristic",
-            Self::LeastRequests => "least-requests",
-            Self::Random => "random",
-            Self::RoundRobin => "round-robin",
-        }
-    }
-
-    /// Every rung, for metrics.
-    pub const ALL: [Self; 5] =
-        [Self::Learned, Self::Heuristic, Self::LeastRequests, Self::Random, Self::RoundRobin];
-
-    pub(crate) fn is_learned(self) -> bool {
-        self == Self::Learned
-    }
-
-    pub(crate) fn is_heuristic(self) -> bool {
-        self == Self::Heuristic
-    }
-}
-
-/// Where a request goes.
-#[derive(Clone, Debug)]
-pub struct Decision {
-    /// Position among the candidates that were left after filtering.
-    pub chosen: usize,
-    /// What decided.
-    pub rung: Rung,
-    /// Why the policy's own rung did not, if it did not.
-    pub fell: Option<&'static str>,
-    /// The reasons, if the request asked for them.
-    pub explanation: Option<Box<Explanation>>,
-}
 
 /// Buffers that are used again for each decision.
 #[derive(Debug, Default)]
@@ -117,8 +65,7 @@ impl Scheduler {
         };
         let mut decision = Decision { chosen, rung, fell, explanation: None };
         if request.explain {
-            let explanation =
-                Explanation::of(&decision, candidates, &scratch.costs, &scratch.scores);
+            let explanation = explain(&decision, candidates, &scratch.costs, &scratch.scores);
             decision.explanation = Some(Box::new(explanation));
         }
         Some(decision)

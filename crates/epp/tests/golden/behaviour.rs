@@ -38,12 +38,15 @@ fn to_the_pool(content_length: Option<usize>) -> Meaning {
     }
 }
 
-fn immediate(held: &Held, at: usize) -> (i32, Option<String>, Value) {
+/// Status, reason and body of the answer to message `at`, in the place of an endpoint's. Its headers say
+/// that `source` is to blame.
+fn immediate(held: &Held, at: usize, source: &str) -> (i32, Option<String>, Value) {
     let response = held.only(at);
     let Some(Response::ImmediateResponse(immediate)) = &response.response else {
         unreachable!("{response:?}")
     };
     assert_eq!(headers_of(response)["content-type"], "application/json");
+    assert_eq!(headers_of(response)["x-slackline-error-source"], source);
     assert!(!immediate.details.is_empty());
     assert_eq!(held.end, (at, Code::Ok, String::new()));
     let reason = headers_of(response).remove("x-llm-d-request-dropped-reason");
@@ -172,7 +175,7 @@ async fn what_is_no_request_is_answered_400_in_the_shape_of_the_api() {
         ("", Value::Null),
     ] {
         let held = held(&[post("/v1/chat/completions", &[]), request_body(text, true)]).await;
-        let (status, reason, body) = immediate(&held, 1);
+        let (status, reason, body) = immediate(&held, 1, "caller");
         assert_eq!((status, reason), (400, None));
         assert_eq!(body["error"]["type"], "invalid_request_error");
         assert_eq!(body["error"]["param"], param);
@@ -182,7 +185,7 @@ async fn what_is_no_request_is_answered_400_in_the_shape_of_the_api() {
 #[tokio::test]
 async fn an_objective_that_is_no_number_is_answered_400() {
     let held = held(&[post("/v1/chat/completions", &[("x-slo-ttft-ms", "soon")])]).await;
-    assert_eq!(immediate(&held, 0).0, 400);
+    assert_eq!(immediate(&held, 0, "caller").0, 400);
 }
 
 #[tokio::test]
@@ -191,10 +194,11 @@ async fn a_body_over_the_limit_is_answered_413() {
     let router = router_over(&POOL);
     let path = "/v1/chat/completions";
     let announced = [post(path, &[("content-length", "101")])];
-    assert_eq!(immediate(&hold(options.clone(), &router, &announced).await, 0).0, 413);
+    assert_eq!(immediate(&hold(options.clone(), &router, &announced).await, 0, "caller").0, 413);
     let grown =
         [post(path, &[]), request_body(vec![b' '; 100], false), request_body(vec![b' '; 1], false)];
-    assert_eq!(immediate(&hold(options, &router, &grown).await, 2).0, 413);
+    let (status, _, body) = immediate(&hold(options, &router, &grown).await, 2, "caller");
+    assert_eq!((status, &body["error"]["code"]), (413, &"request_too_large".into()));
 }
 
 #[tokio::test]
@@ -203,10 +207,13 @@ async fn an_empty_pool_is_answered_503_with_its_reason() {
     let get = request_headers(&[(":method", "GET"), (":path", "/v1/models")], true);
     let reason = Some("rejected-no-endpoints".to_owned());
     let held = hold(Options::default(), &router, &[get]).await;
-    assert_eq!(immediate(&held, 0).1, reason);
+    assert_eq!(immediate(&held, 0, "router").1, reason);
     let held = hold(Options::default(), &router, &plain()).await;
-    let (status, given, _) = immediate(&held, 1);
+    let (status, given, body) = immediate(&held, 1, "router");
     assert_eq!((status, given), (503, reason));
+    assert_eq!(body["error"]["type"], "server_error");
+    assert_eq!(body["error"]["code"], "no_endpoints");
+    assert_eq!(headers_of(held.only(1))["retry-after"], "1");
 }
 
 #[tokio::test]
@@ -225,7 +232,7 @@ async fn a_subset_binds_on_whatever_message_it_stands() {
     }
     for nobody in [list(&[]), list(&["10.9.9.9:80"]), text("")] {
         let held = held(&[with_subset(headers.clone(), nobody), whole.clone()]).await;
-        let (status, reason, _) = immediate(&held, 1);
+        let (status, reason, _) = immediate(&held, 1, "caller");
         assert_eq!((status, reason.as_deref()), (503, Some("rejected-no-endpoints")));
     }
 }

@@ -36,6 +36,14 @@ async fn a_body_that_is_not_json_is_refused_with_its_line_and_column() {
 }
 
 #[tokio::test]
+async fn a_member_that_is_missing_is_named_as_the_one_to_blame() {
+    let front = Front::start(&[Engine::nowhere().await]).await;
+    let (head, error) = refused(&front, "", r#"{"messages":[]}"#).await;
+    assert_eq!(head.status(), 400);
+    assert_eq!((&error["param"], &error["code"]), (&"model".into(), &"invalid_body".into()));
+}
+
+#[tokio::test]
 async fn an_objective_that_is_no_number_is_refused_by_name() {
     let front = Front::start(&[Engine::nowhere().await]).await;
     for value in ["soon", "\u{e9}"] {
@@ -62,6 +70,7 @@ async fn a_body_above_the_limit_is_refused_even_while_it_is_sent() {
     let body = "x".repeat(3_000_000);
     let (head, error) = refused(&front, "", &body).await;
     assert_eq!(head.status(), 413);
+    assert_eq!(error["code"], "request_too_large");
     assert!(error["message"].as_str().unwrap().contains("2097152"), "{error}");
     // The same when its length is not declared.
     let mut caller = front.connect().await;
@@ -97,8 +106,9 @@ async fn an_empty_pool_says_so() {
     let front = Front::start(&[]).await;
     let (head, error) = refused(&front, "", CHAT).await;
     assert_eq!(head.status(), 503);
-    assert_eq!(error["type"], "no_endpoints_error");
+    assert_eq!((&error["type"], &error["code"]), (&"server_error".into(), &"no_endpoints".into()));
     assert_eq!(head.get("retry-after"), Some("1"));
+    assert_eq!(head.get("x-slackline-error-source"), Some("router"));
     let reason = head.get("x-llm-d-request-dropped-reason");
     assert_eq!(reason, Some("rejected-no-endpoints"));
     for path in ["/health", "/v1/models"] {

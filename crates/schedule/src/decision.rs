@@ -1,0 +1,93 @@
+//! Where a request goes, what decided it, and the reasons for people.
+
+use predict::Prediction;
+use serde::Serialize;
+
+use crate::misses::Cost;
+
+/// What decided.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Rung {
+    /// Learned predictions.
+    Learned,
+    /// Weighted scorers.
+    Heuristic,
+    /// Fewest requests in flight.
+    LeastRequests,
+    /// Chance.
+    Random,
+    /// Turn by turn, by policy.
+    RoundRobin,
+}
+
+impl Rung {
+    /// The word used in headers, metrics and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Learned => "learned",
+            Self::Heuristic => "heuristic",
+            Self::LeastRequests => "least-requests",
+            Self::Random => "random",
+            Self::RoundRobin => "round-robin",
+        }
+    }
+
+    /// Every rung, for metrics.
+    pub const ALL: [Self; 5] =
+        [Self::Learned, Self::Heuristic, Self::LeastRequests, Self::Random, Self::RoundRobin];
+
+    pub(crate) fn is_learned(self) -> bool {
+        self == Self::Learned
+    }
+
+    pub(crate) fn is_heuristic(self) -> bool {
+        self == Self::Heuristic
+    }
+}
+
+/// Where a request goes.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Position among the candidates that were left after filtering.
+    pub chosen: usize,
+    /// What decided.
+    pub rung: Rung,
+    /// Why the policy's own rung did not, if it did not.
+    pub fell: Option<&'static str>,
+    /// The reasons, if the request asked for them.
+    pub explanation: Option<Box<Explanation>>,
+}
+
+/// The reasons of one decision.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explanation {
+    /// What decided.
+    pub rung: &'static str,
+    /// Why the rung above did not, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fell: Option<&'static str>,
+    /// Candidates after filtering.
+    pub candidates: usize,
+    /// The chosen one first, then the next best, at most eight.
+    pub best: Vec<Reason>,
+}
+
+/// What spoke for and against one candidate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reason {
+    /// `namespace/name`.
+    pub endpoint: String,
+    /// Cost in expected misses (learned).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+    /// Weighted sum of scores (heuristic).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f32>,
+    /// Predicted latencies, where known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
+    /// Prompt tokens expected to be cached there.
+    pub cached_tokens: u32,
+    /// Our requests there.
+    pub in_flight: u32,
+}
