@@ -73,7 +73,7 @@ pub struct Load {
     pub since_token_ms: Option<f32>,
     /// Recent prefill time per uncached token; `None` before the first long enough prefill.
     pub prefill_ms_per_token: Option<f32>,
-    /// Uncached prompt tokens that arrive per second, decayed over [`RATE_TAU_MS`].
+    /// Uncached prompt tokens that arrive per second, decayed over eight seconds.
     pub arriving_tokens_per_s: f32,
     /// Requests that arrive per second, decayed likewise.
     pub arriving_per_s: f32,
