@@ -1,12 +1,18 @@
-//! Online regressors: predict one row, learn one row, in constant memory.
+//! Regressors: online ones that learn row by row in constant memory, and batch ones that are fitted
+//! to a window of rows at once.
 //!
 //! This crate is arithmetic only. It has no clock, no lock, no task and no idea what a token is.
 
+mod batch;
+mod flat;
 mod mean;
 mod registry;
 mod rls;
+mod window;
 
-pub use registry::{REGRESSORS, kind};
+pub use batch::BATCH;
+pub use registry::{REGRESSORS, batch_kind, kind};
+pub use window::{LEAST_ROWS, Window};
 
 use serde_json::Value;
 use types::OptionsError;
@@ -41,6 +47,32 @@ pub struct Kind {
     pub load: fn(saved: Value) -> Result<Box<dyn Regressor>>,
 }
 
+/// A model fitted to a window of rows at once; immutable once fitted.
+pub trait Fitted: std::fmt::Debug + Send + Sync {
+    /// The estimate for `row`: finite and positive whatever the row holds, in the unit of the
+    /// labels.
+    fn predict_one(&self, row: &[f32]) -> f32;
+
+    /// Whether every feature of `row` lies within what the model was fitted to, with a small
+    /// margin. A row of another width, or with a value that is not finite, is not covered.
+    fn covers(&self, row: &[f32]) -> bool;
+
+    /// The whole model, so a restart predicts what it predicted before, bit for bit.
+    fn save(&self) -> Value;
+}
+
+/// How a configuration name becomes a batch regressor.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchKind {
+    /// The name used in configuration, in kebab case.
+    pub name: &'static str,
+    /// Fits a model to the sound rows of a window. The same window, options and `seed` give the
+    /// same model. Costs up to seconds of computing, so it has no place on a request's path.
+    pub fit: fn(window: &Window<'_>, options: &Value, seed: u64) -> Result<Box<dyn Fitted>>,
+    /// Rebuilds a model from what [`Fitted::save`] returned.
+    pub load: fn(saved: Value) -> Result<Box<dyn Fitted>>,
+}
+
 /// What building a regressor returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -57,6 +89,58 @@ pub enum Error {
     /// The saved state is not one this regressor wrote.
     #[error("saved state is not readable")]
     Saved(#[from] serde_json::Error),
+    /// An option has a value that the regressor cannot work with.
+    #[error("option `{option}` of `{kind}` must be from {low} to {high}")]
+    Range {
+        /// The regressor.
+        kind: &'static str,
+        /// The key in its options.
+        option: &'static str,
+        /// The least value allowed.
+        low: f64,
+        /// The largest value allowed.
+        high: f64,
+    },
+    /// The slices of a window do not fit together, or a row has no features or more than 65,535.
+    #[error(
+        "a window of {values} values, {labels} labels and {weights} weights has no rows of {width}"
+    )]
+    Shape {
+        /// Features per row, as given.
+        width: usize,
+        /// Length of the rows.
+        values: usize,
+        /// Number of labels.
+        labels: usize,
+        /// Number of weights.
+        weights: usize,
+    },
+    /// Too few sound rows to fit anything to.
+    #[error("a window of {rows} sound rows is too small, the least is {least}")]
+    TooFewRows {
+        /// Sound rows in the window.
+        rows: usize,
+        /// Rows that a fit needs.
+        least: usize,
+    },
+    /// The library that fits `kind` gave up.
+    #[error("`{kind}` could not be fitted")]
+    Fit {
+        /// The regressor.
+        kind: &'static str,
+        /// What the library says.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The trees of the library that fits `kind` are not laid out as this version knows them.
+    #[error("fitted trees of `{kind}` have an unknown layout")]
+    Layout {
+        /// The regressor.
+        kind: &'static str,
+        /// What was not found.
+        #[source]
+        source: serde_json::Error,
+    },
 }
 
 /// Whether a row and its label may be learned.

@@ -1,7 +1,13 @@
 //! What every registered regressor must do. A new one is covered the moment it is registered.
 
+#![expect(clippy::unwrap_used, reason = "a failing test should fail loudly")]
+
+mod batch;
+
+use std::{fs, path::Path};
+
 use proptest::prelude::*;
-use regress::{Kind, REGRESSORS};
+use regress::{BATCH, Kind, REGRESSORS};
 use serde_json::json;
 
 fn each(check: impl Fn(&Kind)) {
@@ -22,9 +28,17 @@ fn names_are_unique_and_found() {
 
 #[test]
 fn every_file_is_registered() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
-    let files = std::fs::read_dir(folder).unwrap().count() - 2;
-    assert_eq!(files, REGRESSORS.len(), "a regressor file is missing from the registry");
+    for (folder, listed) in [("src", REGRESSORS.len()), ("src/batch", BATCH.len())] {
+        assert_eq!(plugins(folder), listed, "a file in `{folder}` is missing from its list");
+    }
+}
+
+/// Files directly in `folder` that say how they are named in configuration.
+fn plugins(folder: &str) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = paths.filter(|path| path.is_file());
+    files.filter(|path| fs::read_to_string(path).unwrap().contains("const KIND:")).count()
 }
 
 #[test]
