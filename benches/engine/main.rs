@@ -87,6 +87,8 @@ fn fleet_rate(policy: Policy, name: &str, trace: &Trace) {
         slo: Slo { ttft: Millis::new(4_000.0), itl: Millis::new(50.0) },
         scrape_every: Duration::from_millis(50),
         model: MODEL.to_owned(),
+        events: Vec::new(),
+        recorder: None,
     };
     let run = |_| {
         let before = thread_cpu();

@@ -87,6 +87,8 @@ fn compare(case: &Case, folder: Option<&str>) {
                     slo,
                     scrape_every: Duration::from_millis(50),
                     model: MODEL.to_owned(),
+                    events: Vec::new(),
+                    recorder: None,
                 };
                 simulate(name, &fleet(seed), &trace, &scenario).unwrap().report
             })

@@ -82,11 +82,18 @@ async fn the_learner_knows_two_real_engines_after_300_requests() {
             let (error, coverage) = (percent(of.median_error), percent(of.p90_coverage));
             println!(
                 "| {name} | {count} | {target} | {} | {error} | {coverage} | {} |",
-                of.labels, of.champion
+                of.labels,
+                champions(of)
             );
         }
     }
     answers.retain(|(_, rung)| rung == "learned");
     println!("decided by learned predictions: {} of {REQUESTS}", answers.len());
     assert!(answers.len() > REQUESTS / 2);
+}
+
+/// The models that serve, by regime from idle to queued.
+fn champions(of: &predict::TargetError) -> String {
+    let names: Vec<_> = of.regimes.iter().map(|regime| regime.champion).collect();
+    names.join(", ")
 }

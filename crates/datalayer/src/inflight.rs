@@ -28,6 +28,8 @@ pub struct Demand {
     pub cached_tokens: u32,
     /// Output tokens expected.
     pub output_tokens: f32,
+    /// Equally likely numbers of output tokens, ascending; all zero where only the mean is known.
+    pub output_spread: [f32; 8],
     /// What its caller was promised.
     pub slo: Slo,
     /// When its first token is to be assumed, for an answer whose tokens will not be seen.
@@ -109,10 +111,15 @@ impl Entry {
         }
     }
 
-    /// Output tokens still expected. One that outlives its expectation is expected to go on for a
-    /// quarter of what it has given.
+    /// Output tokens still expected, by the lengths that are longer than what was given. One that
+    /// outlives them all is expected to go on for a quarter of what it has given.
     fn remaining(&self, given: f32) -> f32 {
-        (self.demand.output_tokens - given).max(given * 0.25).max(1.0)
+        let longer = self.demand.output_spread.iter().filter(|length| **length > given);
+        let (count, sum) =
+            longer.fold((0.0, 0.0), |(count, sum), length| (count + 1.0, sum + length));
+        let rest =
+            if count > 0.0 { sum / count - given } else { self.demand.output_tokens - given };
+        rest.max(given * if count > 0.0 { 0.0 } else { 0.25 }).max(1.0)
     }
 }
 
@@ -127,7 +134,31 @@ pub(crate) struct InFlight {
     step_ms: Option<f32>,
     prefill_ms_per_token: Option<f32>,
     rate: Rate,
+    recent: Recent,
+    /// Entries without a first token.
+    prefilling: u32,
 }
+
+/// How long the steps of an endpoint took lately, while it did nothing but decode.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepSample {
+    /// Mean time of a step.
+    pub step_ms: f32,
+    /// Streams decoding at the end.
+    pub streams: f32,
+    /// KV tokens that those hold.
+    pub kv_tokens: f32,
+}
+
+/// Steps seen since the last sample.
+#[derive(Debug, Default)]
+struct Recent {
+    steps: f32,
+    ms: f32,
+}
+
+/// Steps that make a sample.
+const SAMPLE_STEPS: f32 = 12.0;
 
 #[derive(Debug, Default)]
 struct Rate {
@@ -155,6 +186,7 @@ impl InFlight {
 
     fn add(&mut self, demand: Demand, now: Time) -> u32 {
         self.rate.add(now, demand.uncached_tokens() as f32);
+        self.prefilling += 1;
         let entry =
             Entry { demand, dispatched: now, first_token: None, last_token: now, tokens: 0 };
         if let Some(key) = self.free.pop() {
@@ -166,8 +198,9 @@ impl InFlight {
     }
 
     fn remove(&mut self, key: u32) {
-        if self.entries.get_mut(key as usize).is_some_and(|entry| entry.take().is_some()) {
+        if let Some(entry) = self.entries.get_mut(key as usize).and_then(Option::take) {
             self.free.push(key);
+            self.prefilling -= u32::from(entry.first_token.is_none());
         }
         if self.free.len() == self.entries.len() {
             self.entries.clear();
@@ -179,12 +212,13 @@ impl InFlight {
         self.entries.get(key as usize).copied().flatten().map(|entry| entry.demand)
     }
 
-    fn tokens(&mut self, key: u32, count: u32, now: Time) {
-        let Some(Some(entry)) = self.entries.get_mut(key as usize) else { return };
+    fn tokens(&mut self, key: u32, count: u32, now: Time) -> Option<StepSample> {
+        let entry = self.entries.get_mut(key as usize)?.as_mut()?;
         let gap_ms = now.ms_since(entry.last_token);
         if entry.first_token.is_none() {
             entry.first_token = Some(now);
             let uncached = entry.demand.uncached_tokens();
+            self.prefilling -= 1;
             if uncached >= PREFILL_SAMPLE_TOKENS {
                 let head_since =
                     self.last_first_token.unwrap_or(entry.dispatched).max(entry.dispatched);
@@ -197,11 +231,32 @@ impl InFlight {
             let per_token = gap_ms / count as f32;
             if self.last_token.is_none_or(|last| now.ms_since(last) > per_token * 0.25) {
                 blend(&mut self.step_ms, per_token, STEP_ALPHA);
+                let began = entry.last_token;
+                let decodes_only =
+                    self.prefilling == 0 && self.last_first_token.is_none_or(|at| at <= began);
+                if decodes_only {
+                    self.recent.steps += count as f32;
+                    self.recent.ms += gap_ms;
+                }
             }
         }
         entry.last_token = now;
         entry.tokens += count;
         self.last_token = Some(now);
+        self.take_sample()
+    }
+
+    /// A sample of the steps since the last one, if there were enough.
+    fn take_sample(&mut self) -> Option<StepSample> {
+        if self.recent.steps < SAMPLE_STEPS {
+            return None;
+        }
+        let Recent { steps, ms } = std::mem::take(&mut self.recent);
+        let decoding = self.entries.iter().flatten().filter(|entry| entry.first_token.is_some());
+        let (streams, kv_tokens) = decoding.fold((0.0, 0.0), |(streams, kv), entry| {
+            (streams + 1.0, kv + (entry.demand.prompt_tokens + entry.tokens) as f32)
+        });
+        Some(StepSample { step_ms: ms / steps, streams, kv_tokens })
     }
 
     pub(crate) fn load(&self, now: Time) -> Load {
@@ -285,9 +340,10 @@ impl Stream {
         *self = Self::dispatch(endpoint, demand, now);
     }
 
-    /// `count` output tokens were seen at `now`; the first call marks the first token.
-    pub fn tokens(&self, count: u32, now: Time) {
-        self.endpoint.account(|account| account.tokens(self.key, count, now));
+    /// `count` output tokens were seen at `now`; the first call marks the first token. Gives a sample of
+    /// the endpoint's steps whenever enough of them have passed.
+    pub fn tokens(&self, count: u32, now: Time) -> Option<StepSample> {
+        self.endpoint.account(|account| account.tokens(self.key, count, now))
     }
 }
 

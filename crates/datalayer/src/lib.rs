@@ -11,7 +11,7 @@ mod scrape;
 mod snapshot;
 
 pub use budget::{Bin, Budgets};
-pub use inflight::{Demand, Load, Stream};
+pub use inflight::{Demand, Load, StepSample, Stream};
 pub use page::{Engine, MAX_LABEL_BYTES, MAX_PAGE_BYTES, Page, PageError, read_page};
 pub use pool::{Changed, EndpointState, Pool};
 pub use scrape::{Options, Scheme, ScrapeStats, Scraper};

@@ -5,27 +5,43 @@ use std::{collections::BTreeMap, sync::Arc};
 use features::FeatureRow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use types::{Accelerator, Role};
 
 use crate::{
-    class::{ClassKey, Contender, Prediction, ServedClass, Target},
+    class::{Forecasts, Prediction, ServedClass},
+    drift::{Drift, STEP_WIDTH, Step},
+    key::ClassKey,
+    load::LoadError,
     models::{ForModel, Models},
     outputs::OutputLengths,
-    terms::{self, ITL_WIDTH, TTFT_WIDTH},
+    regime::Regime,
+    report::{ClassError, Promoted, TargetError},
+    target::{Saved, TargetModel},
+    terms::Target,
+    window::{Refit, Refitted},
 };
 
 /// Tuning of the learner.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Regressors that learn every row, by name; the last is the champion until another is better.
+    /// Online regressors, by name. All learn every row; the last is the base, which the others must beat
+    /// to serve and which tree ensembles correct.
     pub regressors: Vec<String>,
+    /// Batch regressors, by name, fitted anew in the background.
+    pub batch: Vec<String>,
     /// Labels from which a class predicts by itself.
     pub min_labels: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { regressors: vec!["mean".to_owned(), "rls".to_owned()], min_labels: 20 }
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Self {
+            regressors: names(&["mean", "rls"]),
+            batch: names(&["elastic-net", "random-forest", "boosted-trees"]),
+            min_labels: 20,
+        }
     }
 }
 
@@ -42,6 +58,8 @@ pub struct Ticket {
     pub row: FeatureRow,
     /// What was predicted, if anything was.
     pub prediction: Option<Prediction>,
+    /// What every model said, if anything was predicted.
+    pub forecasts: Option<Box<Forecasts>>,
 }
 
 /// What then happened.
@@ -57,36 +75,11 @@ pub struct Outcome {
     pub prompt: Option<(u32, u32)>,
 }
 
-/// How good one target of one class is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct TargetError {
-    /// Labels learned.
-    pub labels: u32,
-    /// Median absolute relative error over the newest rows, each predicted before it was learned.
-    pub median_error: Option<f32>,
-    /// Mean absolute relative error of served predictions.
-    pub mean_error: Option<f32>,
-    /// Share of observed values under their predicted p90.
-    pub p90_coverage: Option<f32>,
-    /// The regressor that serves.
-    pub champion: &'static str,
-}
-
-/// How good one class is.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClassError {
-    /// `model/accelerator/role`.
-    pub class: String,
-    /// Time to first token.
-    pub ttft: TargetError,
-    /// Time between tokens.
-    pub itl: TargetError,
-}
-
 #[derive(Debug)]
 struct Class {
-    ttft: Target,
-    itl: Target,
+    ttft: TargetModel,
+    itl: TargetModel,
+    drift: Drift,
     served: Arc<ServedClass>,
     stale: bool,
 }
@@ -98,10 +91,44 @@ struct OneModel {
     outputs: OutputLengths,
 }
 
+#[derive(Debug, Deserialize, Serialize)]
+struct SavedLearner {
+    /// Names of the features, in row order: rows of other features mean something else.
+    columns: Vec<String>,
+    models: Vec<SavedModel>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct SavedModel {
+    name: String,
+    outputs: OutputLengths,
+    pooled: Option<SavedClass>,
+    /// By accelerator and role.
+    classes: Vec<(String, String, SavedClass)>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct SavedClass {
+    ttft: Saved,
+    itl: Saved,
+    drift: (Option<Value>, u32),
+}
+
+fn columns() -> Vec<String> {
+    features::SCHEMA.iter().map(|feature| feature.name.to_owned()).collect()
+}
+
+#[derive(Debug)]
+struct Kinds {
+    online: Vec<regress::Kind>,
+    batch: Vec<&'static regress::BatchKind>,
+    step: regress::Kind,
+}
+
 /// All models, as they learn.
 #[derive(Debug)]
 pub struct Learner {
-    kinds: Vec<regress::Kind>,
+    kinds: Kinds,
     min_labels: u32,
     models: BTreeMap<Arc<str>, OneModel>,
 }
@@ -115,23 +142,29 @@ const MAX_CLASSES: usize = 64;
 impl Learner {
     /// A learner that knows nothing; an unknown regressor is an error.
     pub fn new(options: &Options) -> regress::Result<Self> {
-        let kinds: Vec<_> =
+        let online: Vec<_> =
             options.regressors.iter().map(|name| regress::kind(name)).collect::<Result<_, _>>()?;
-        if kinds.is_empty() {
+        if online.is_empty() {
             return Err(regress::Error::Unknown(String::new()));
         }
+        let batch = options.batch.iter().map(|name| {
+            let found = regress::BATCH.iter().find(|kind| kind.name == name);
+            found.ok_or_else(|| regress::Error::Unknown(name.clone()))
+        });
+        let kinds =
+            Kinds { online, batch: batch.collect::<Result<_, _>>()?, step: regress::kind("rls")? };
         Ok(Self { kinds, min_labels: options.min_labels.max(1), models: BTreeMap::new() })
     }
 
-    /// Teaches every contender of the class what came of `ticket`.
-    pub fn learn(&mut self, ticket: &Ticket, outcome: &Outcome) {
+    /// Teaches every model of the class what came of `ticket`. Tells which models serve anew.
+    pub fn learn(&mut self, ticket: &Ticket, outcome: &Outcome) -> Vec<Promoted> {
         let known = self.models.len();
         let model = match self.models.get_mut(&ticket.class.model) {
             Some(model) => model,
             None if known < MAX_MODELS => {
                 self.models.entry(Arc::clone(&ticket.class.model)).or_default()
             }
-            None => return,
+            None => return Vec::new(),
         };
         if let Some(tokens) = outcome.output_tokens {
             model.outputs.push(tokens);
@@ -140,16 +173,81 @@ impl Learner {
             model.outputs.push_prompt(bytes, tokens);
         }
         let kinds = &self.kinds;
-        let fresh = || fresh_class(kinds);
-        learn_class(model.pooled.get_or_insert_with(fresh), ticket, outcome, false);
+        let fresh = || Class::new(kinds);
+        model.pooled.get_or_insert_with(fresh).learn(ticket, outcome, None);
         let classes = model.classes.len();
+        let forecasts = ticket.forecasts.as_deref();
         if let Some(class) = model.classes.get_mut(&ticket.class) {
-            learn_class(class, ticket, outcome, true);
-        } else if classes < MAX_CLASSES {
+            return class.learn(ticket, outcome, forecasts);
+        }
+        if classes < MAX_CLASSES {
             let mut class = fresh();
-            learn_class(&mut class, ticket, outcome, true);
+            class.learn(ticket, outcome, forecasts);
             model.classes.insert(ticket.class.clone(), class);
         }
+        Vec::new()
+    }
+
+    /// Takes a sample of an endpoint's steps; the size of a change (log) if it shows one. The endpoint's
+    /// predictions then follow at once.
+    pub fn observe_step(&mut self, class: &ClassKey, slot: u32, step: &Step) -> Option<f32> {
+        let class = self.models.get_mut(&class.model)?.classes.get_mut(class)?;
+        let shift = class.drift.observe(slot, step)?;
+        class.ttft.shift(slot, shift);
+        class.itl.shift(slot, shift);
+        class.stale = true;
+        Some(shift)
+    }
+
+    /// The fits that are due; each is to be run and handed to [`Learner::install`].
+    pub fn take_refits(&mut self) -> Vec<Refit> {
+        let mut due = Vec::new();
+        for (name, model) in &mut self.models {
+            let classes = model.classes.iter_mut().map(|(key, class)| (Some(key.clone()), class));
+            let pooled = model.pooled.iter_mut().map(|class| (None, class));
+            for (key, class) in classes.chain(pooled) {
+                for (target, of) in [(Target::Ttft, &mut class.ttft), (Target::Itl, &mut class.itl)]
+                {
+                    if !self.kinds.batch.is_empty() && of.rows.take_due() {
+                        let batch = self.kinds.batch.clone();
+                        let which = (Arc::clone(name), key.clone(), target);
+                        let experts = &of.experts;
+                        due.push(Refit::new(which, batch, &of.rows, |t| experts.base_now(t)));
+                    }
+                }
+            }
+        }
+        due
+    }
+
+    /// Puts freshly fitted models in place of the older ones. They serve once they have proved better.
+    /// One that could not be fitted leaves the older one in place and is named in the answer.
+    pub fn install(&mut self, refitted: Refitted) -> Vec<regress::Error> {
+        let Some(model) = self.models.get_mut(&refitted.model) else { return Vec::new() };
+        let class = match &refitted.class {
+            Some(key) => model.classes.get_mut(key),
+            None => model.pooled.as_mut(),
+        };
+        let Some(class) = class else { return Vec::new() };
+        let target = match refitted.target {
+            Target::Ttft => &mut class.ttft,
+            Target::Itl => &mut class.itl,
+        };
+        class.stale = true;
+        let mut failed = Vec::new();
+        for ((_, place), fitted) in target.experts.batch.iter_mut().zip(refitted.models) {
+            match fitted {
+                Ok(fitted) => *place = Some(Arc::from(fitted)),
+                Err(error) => failed.push(error),
+            }
+        }
+        failed
+    }
+
+    /// Names of the models that learn each target, in the order of forecasts.
+    pub fn model_names(&self) -> Vec<&'static str> {
+        let online = self.kinds.online.iter().map(|kind| kind.name);
+        online.chain(self.kinds.batch.iter().map(|kind| kind.name)).collect()
     }
 
     /// Forgets what belongs to one endpoint alone.
@@ -158,6 +256,7 @@ impl Learner {
             for class in model.classes.values_mut().chain(&mut model.pooled) {
                 class.ttft.forget(slot);
                 class.itl.forget(slot);
+                class.drift.forget(slot);
                 class.stale = true;
             }
         }
@@ -174,12 +273,79 @@ impl Learner {
                     .map(|(key, class)| (key.accelerator.clone(), key.role, class.served()))
                     .collect(),
                 pooled: model.pooled.as_mut().map(Class::served),
-                outputs: model.outputs,
+                lengths: model.outputs.lengths(),
+                bytes_per_token: Some(model.outputs.bytes_per_token()),
                 min_labels: self.min_labels,
             };
             published.by_model.insert(Arc::clone(name), Arc::new(for_model));
         }
         published
+    }
+
+    /// The whole state as JSON text, so that a restart predicts what it predicted before. Endpoints are
+    /// kept by the name that `name_of` gives a slot; one without a name loses its correction.
+    pub fn save(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Result<Vec<u8>, LoadError> {
+        let class = |class: &Class| SavedClass {
+            ttft: class.ttft.save(name_of),
+            itl: class.itl.save(name_of),
+            drift: class.drift.save(),
+        };
+        let models = self.models.iter().map(|(name, model)| SavedModel {
+            name: name.to_string(),
+            outputs: model.outputs.clone(),
+            pooled: model.pooled.as_ref().map(class),
+            classes: model
+                .classes
+                .iter()
+                .map(|(key, of)| {
+                    let accelerator = key.accelerator.as_str().to_owned();
+                    (accelerator, key.role.as_str().to_owned(), class(of))
+                })
+                .collect(),
+        });
+        let saved = SavedLearner { columns: columns(), models: models.collect() };
+        Ok(serde_json::to_vec(&saved)?)
+    }
+
+    /// Takes over what [`Learner::save`] gave, in place of all that is known. Fails, and leaves the
+    /// learner as it was, if it was saved with other features or other models.
+    pub fn restore(
+        &mut self,
+        saved: &[u8],
+        slot_of: &dyn Fn(&str) -> Option<u32>,
+    ) -> Result<(), LoadError> {
+        let saved: SavedLearner = serde_json::from_slice(saved)?;
+        if saved.columns != columns() {
+            return Err(LoadError::Features);
+        }
+        let class = |saved: SavedClass| {
+            let mut class = Class::new(&self.kinds);
+            class.ttft.restore(saved.ttft, slot_of)?;
+            class.itl.restore(saved.itl, slot_of)?;
+            class.drift.restore(&self.kinds.step, saved.drift)?;
+            class.stale = true;
+            Ok::<_, LoadError>(class)
+        };
+        let mut models = BTreeMap::new();
+        for saved in saved.models.into_iter().take(MAX_MODELS) {
+            let name: Arc<str> = saved.name.into();
+            let mut model = OneModel {
+                pooled: saved.pooled.map(class).transpose()?,
+                outputs: saved.outputs,
+                ..OneModel::default()
+            };
+            for (accelerator, role, of) in saved.classes.into_iter().take(MAX_CLASSES) {
+                let key = ClassKey {
+                    model: Arc::clone(&name),
+                    accelerator: Accelerator::new(&accelerator),
+                    role: Role::from_label(Some(&role)),
+                };
+                model.classes.insert(key, class(of)?);
+            }
+            models.insert(name, model);
+        }
+        self.models = models;
+        Ok(())
     }
 
     /// How good every class is.
@@ -188,14 +354,53 @@ impl Learner {
         classes
             .map(|(key, class)| ClassError {
                 class: key.to_string(),
-                ttft: target_error(&class.ttft),
-                itl: target_error(&class.itl),
+                ttft: TargetError::of(&class.ttft),
+                itl: TargetError::of(&class.itl),
+                drifts: class.drift.changes(),
             })
             .collect()
     }
 }
 
 impl Class {
+    fn new(kinds: &Kinds) -> Self {
+        let target = |target| TargetModel::new(target, &kinds.online, &kinds.batch);
+        let (ttft, itl) = (target(Target::Ttft), target(Target::Itl));
+        let served = Arc::new(ServedClass { ttft: ttft.publish(), itl: itl.publish() });
+        let drift = Drift::new((kinds.step.build)(STEP_WIDTH, &Value::Null).ok());
+        Self { ttft, itl, drift, served, stale: false }
+    }
+
+    fn learn(
+        &mut self,
+        ticket: &Ticket,
+        outcome: &Outcome,
+        forecasts: Option<&Forecasts>,
+    ) -> Vec<Promoted> {
+        let sound = |label: &f32| label.is_finite() && *label > 0.0;
+        let mut promoted = Vec::new();
+        let mut tell = |target: Target, champion: Option<(Regime, &'static str)>| {
+            if let Some((regime, champion)) = champion {
+                promoted.push(Promoted {
+                    class: ticket.class.to_string(),
+                    target: target.as_str(),
+                    regime: regime.as_str(),
+                    champion,
+                });
+            }
+        };
+        if let Some(ttft_ms) = outcome.ttft_ms.filter(sound) {
+            let forecast = forecasts.map(|f| &f.ttft);
+            tell(Target::Ttft, self.ttft.learn(ticket.slot, &ticket.row, ttft_ms, forecast));
+        }
+        if let Some(itl_ms) = outcome.itl_ms.filter(sound) {
+            let forecast = forecasts.map(|f| &f.itl);
+            tell(Target::Itl, self.itl.learn(ticket.slot, &ticket.row, itl_ms, forecast));
+        }
+        self.stale = true;
+        promoted
+    }
+
     fn served(&mut self) -> Arc<ServedClass> {
         if self.stale {
             self.served =
@@ -203,42 +408,5 @@ impl Class {
             self.stale = false;
         }
         Arc::clone(&self.served)
-    }
-}
-
-fn fresh_class(kinds: &[regress::Kind]) -> Class {
-    let target = |width| {
-        let build = |kind: &regress::Kind| {
-            let model = (kind.build)(width, &Value::Null).ok()?;
-            Some(Contender { name: kind.name, model, error: 0.0 })
-        };
-        Target::new(kinds.iter().filter_map(build).collect())
-    };
-    let (ttft, itl) = (target(TTFT_WIDTH), target(ITL_WIDTH));
-    let served = Arc::new(ServedClass { ttft: ttft.publish(), itl: itl.publish() });
-    Class { ttft, itl, served, stale: false }
-}
-
-fn learn_class(class: &mut Class, ticket: &Ticket, outcome: &Outcome, judge: bool) {
-    let sound = |label: &f32| label.is_finite() && *label > 0.0;
-    let promised = ticket.prediction.filter(|_| judge);
-    if let Some(ttft_ms) = outcome.ttft_ms.filter(sound) {
-        let p90 = promised.map(|p| (p.ttft_ms, p.ttft_p90_ms));
-        class.ttft.learn(ticket.slot, &terms::ttft(&ticket.row), ttft_ms, p90);
-    }
-    if let Some(itl_ms) = outcome.itl_ms.filter(sound) {
-        let p90 = promised.map(|p| (p.itl_ms, p.itl_p90_ms));
-        class.itl.learn(ticket.slot, &terms::itl(&ticket.row), itl_ms, p90);
-    }
-    class.stale = true;
-}
-
-fn target_error(target: &Target) -> TargetError {
-    TargetError {
-        labels: target.labels,
-        median_error: target.residuals.median_error(),
-        mean_error: target.residuals.mean_error(),
-        p90_coverage: target.residuals.coverage(),
-        champion: target.contenders[target.champion].name,
     }
 }

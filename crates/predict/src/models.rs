@@ -6,8 +6,8 @@ use features::FeatureRow;
 use types::{Accelerator, Role};
 
 use crate::{
-    class::{Prediction, ServedClass},
-    outputs::OutputLengths,
+    class::{Forecasts, Prediction, ServedClass},
+    outputs::{Expected, Lengths},
 };
 
 /// The classes of one model.
@@ -15,7 +15,8 @@ use crate::{
 pub struct ForModel {
     pub(crate) classes: Vec<(Accelerator, Role, Arc<ServedClass>)>,
     pub(crate) pooled: Option<Arc<ServedClass>>,
-    pub(crate) outputs: OutputLengths,
+    pub(crate) lengths: Lengths,
+    pub(crate) bytes_per_token: Option<f32>,
     pub(crate) min_labels: u32,
 }
 
@@ -34,8 +35,21 @@ impl Models {
 }
 
 impl ForModel {
-    /// What endpoint `slot` of this class is expected to do with the request of `row`. A class with
-    /// too few labels answers from the pool of all classes; `None` where that has too few, too.
+    /// Who answers for a class: itself, or with too few labels the pool of all classes; nobody where
+    /// that has too few, too.
+    fn class(&self, accelerator: &Accelerator, role: Role) -> Option<&ServedClass> {
+        let enough = |class: &&Arc<ServedClass>| class.labels() >= self.min_labels;
+        let own = self
+            .classes
+            .iter()
+            .find(|(of, with, _)| of == accelerator && *with == role)
+            .map(|(_, _, class)| class)
+            .filter(enough);
+        own.or_else(|| self.pooled.as_ref().filter(enough)).map(|class| &**class)
+    }
+
+    /// What endpoint `slot` of this class is expected to do with the request of `row`; `None` while too
+    /// little is known.
     pub fn predict(
         &self,
         accelerator: &Accelerator,
@@ -43,25 +57,28 @@ impl ForModel {
         slot: u32,
         row: &FeatureRow,
     ) -> Option<Prediction> {
-        let own = self
-            .classes
-            .iter()
-            .find(|(of, with, _)| of == accelerator && *with == role)
-            .map(|(_, _, class)| class.predict(slot, row))
-            .filter(|prediction| prediction.labels >= self.min_labels);
-        own.or_else(|| {
-            let pooled = self.pooled.as_ref()?.predict(slot, row);
-            (pooled.labels >= self.min_labels).then_some(pooled)
-        })
+        Some(self.class(accelerator, role)?.predict(slot, row))
+    }
+
+    /// What is predicted for a request that is sent, with what every model says, to be judged when its
+    /// label comes.
+    pub fn forecasts(
+        &self,
+        accelerator: &Accelerator,
+        role: Role,
+        slot: u32,
+        row: &FeatureRow,
+    ) -> Option<Forecasts> {
+        Some(self.class(accelerator, role)?.forecasts(slot, row))
     }
 
     /// Bytes of prompt text per token.
     pub fn bytes_per_token(&self) -> f32 {
-        self.outputs.bytes_per_token()
+        self.bytes_per_token.unwrap_or(crate::outputs::BYTES_PER_TOKEN)
     }
 
     /// Output tokens expected of a request that may give at most `max_tokens`.
-    pub fn expected_output(&self, max_tokens: Option<u32>) -> f32 {
-        self.outputs.expected(max_tokens)
+    pub fn expected_output(&self, max_tokens: Option<u32>) -> Expected {
+        self.lengths.expected(max_tokens)
     }
 }

@@ -13,6 +13,58 @@ pub(crate) const ITL_WIDTH: usize = 7;
 /// Highest share of an endpoint's time that arriving prefills are taken to use.
 const MAX_PREFILL_SHARE: f32 = 0.8;
 
+/// What is predicted.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Target {
+    /// Time to first token.
+    Ttft,
+    /// Mean time between tokens.
+    Itl,
+}
+
+impl Target {
+    /// Number of terms of its linear models.
+    pub(crate) fn width(self) -> usize {
+        match self {
+            Self::Ttft => TTFT_WIDTH,
+            Self::Itl => ITL_WIDTH,
+        }
+    }
+
+    /// The terms of a row; as many as [`Target::width`] says.
+    pub(crate) fn terms(self, row: &FeatureRow) -> Terms {
+        let mut terms = Terms { values: [0.0; TTFT_WIDTH], width: self.width() };
+        match self {
+            Self::Ttft => terms.values = ttft(row),
+            Self::Itl => terms.values[..ITL_WIDTH].copy_from_slice(&itl(row)),
+        }
+        terms
+    }
+
+    /// The word used in metrics and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ttft => "ttft",
+            Self::Itl => "itl",
+        }
+    }
+}
+
+/// The terms of one row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    values: [f32; TTFT_WIDTH],
+    width: usize,
+}
+
+impl std::ops::Deref for Terms {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.values[..self.width]
+    }
+}
+
 /// `[1, step, own uncached, own pairs, ahead tokens, ahead pairs, requests ahead, streams, KV tokens,
 /// wait for KV blocks, prefill share · step, rest of the running step, tokens beyond 64, 256 and 1,024]`;
 /// tokens in thousands, times in milliseconds.

@@ -1,19 +1,27 @@
 //! A routed request from dispatch to end: it feeds the account of its endpoint, and its outcome the
 //! learner.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datalayer::{Pool, Stream};
 use predict::{Outcome, Ticket};
+use schedule::Rung;
 use types::{Endpoint, Time};
 
-use crate::{end::End, front::Usage, learning::Learning, metrics::Metrics};
+use crate::{
+    end::End,
+    front::Usage,
+    learning::Learning,
+    metrics::Metrics,
+    record::{Known, Recorded, Recorder},
+};
 
 /// What every flight of a router shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) learning: Learning,
     pub(crate) metrics: Metrics,
+    pub(crate) recorder: OnceLock<Arc<dyn Recorder>>,
 }
 
 /// What is kept of a decision until its outcome is known.
@@ -21,6 +29,7 @@ pub(crate) struct Shared {
 pub(crate) struct Dispatched {
     pub(crate) at: Time,
     pub(crate) prompt_bytes: u32,
+    pub(crate) rung: Rung,
     pub(crate) ticket: Ticket,
 }
 
@@ -39,6 +48,7 @@ pub struct Flight {
     tokens: u32,
     usage: Option<Usage>,
     end: Option<End>,
+    ended: Option<Time>,
 }
 
 impl Flight {
@@ -58,6 +68,7 @@ impl Flight {
             tokens: 0,
             usage: None,
             end: None,
+            ended: None,
         }
     }
 
@@ -66,10 +77,18 @@ impl Flight {
         if count == 0 {
             return;
         }
-        self.first_token.get_or_insert(now);
+        if self.first_token.is_none() {
+            self.first_token = Some(now);
+            // Learned at once: an answer may go on for minutes, and the next decision is now.
+            let ttft_ms = Some(now.ms_since(self.dispatched.at));
+            self.learn(&Outcome { ttft_ms, ..Outcome::default() }, now);
+        }
         self.last_token = now;
         self.tokens = self.tokens.saturating_add(count);
-        self.stream.tokens(count, now);
+        if let Some(sample) = self.stream.tokens(count, now) {
+            let ticket = &self.dispatched.ticket;
+            self.shared.learning.observe_step(&ticket.class, ticket.slot, &sample, now);
+        }
     }
 
     /// The endpoint told how many tokens there were.
@@ -93,6 +112,7 @@ impl Flight {
         ticket.class.role = other.role;
         // It was not predicted for that endpoint.
         ticket.prediction = None;
+        ticket.forecasts = None;
         self.stream.move_to(Arc::clone(other), now);
     }
 
@@ -104,41 +124,65 @@ impl Flight {
     /// The request has ended.
     pub fn finish(mut self, end: End, now: Time) {
         self.end = Some(end);
+        self.ended = Some(now);
         match end {
             End::Complete => {
                 self.stream.endpoint().succeeded();
-                self.learn(now);
+                self.learn(&self.outcome(), now);
             }
             End::EndpointFailed => self.stream.endpoint().failed(now),
             End::ClientGone | End::Rejected => {}
         }
     }
 
-    fn learn(&self, now: Time) {
-        let dispatched = &self.dispatched;
+    /// What the whole answer tells, beside the first token.
+    fn outcome(&self) -> Outcome {
         let given = self.usage.map_or(self.tokens, |usage| usage.completion_tokens);
-        let itl_ms = self
-            .first_token
-            .filter(|_| given > 1)
-            .map(|first| self.last_token.ms_since(first) / (given as f32 - 1.0));
+        let first = self.first_token.filter(|_| given > 1);
         let prompt = self.usage.filter(|usage| usage.prompt_tokens > 0);
-        let outcome = Outcome {
-            ttft_ms: self.first_token.map(|first| first.ms_since(dispatched.at)),
-            itl_ms,
+        Outcome {
+            ttft_ms: None,
+            itl_ms: first.map(|first| self.last_token.ms_since(first) / (given as f32 - 1.0)),
             output_tokens: (given > 0).then_some(given),
-            prompt: prompt.map(|usage| (dispatched.prompt_bytes, usage.prompt_tokens)),
-        };
+            prompt: prompt.map(|usage| (self.dispatched.prompt_bytes, usage.prompt_tokens)),
+        }
+    }
+
+    fn learn(&self, outcome: &Outcome, now: Time) {
+        let ticket = &self.dispatched.ticket;
         let is_labelled = outcome.ttft_ms.is_some() || outcome.output_tokens.is_some();
-        if dispatched.ticket.class.model.is_empty() || !is_labelled {
+        if ticket.class.model.is_empty() || !is_labelled {
             return;
         }
         self.shared.metrics.labels.inc();
-        self.shared.learning.learn(&dispatched.ticket, &outcome, now);
+        self.shared.learning.learn(ticket, outcome, now);
+    }
+
+    fn recorded(&self) -> Recorded {
+        let ticket = &self.dispatched.ticket;
+        let outcome = self.outcome();
+        let first = self.first_token;
+        let known = self.ended.unwrap_or(self.last_token);
+        Recorded {
+            decided_at: self.dispatched.at,
+            class: ticket.class.clone(),
+            endpoint: self.endpoint().id.clone(),
+            slot: ticket.slot,
+            row: ticket.row,
+            ttft: first.map(|at| Known { ms: at.ms_since(self.dispatched.at), at }),
+            itl: outcome.itl_ms.map(|ms| Known { ms, at: known }),
+            output_tokens: outcome.output_tokens.unwrap_or(0),
+            end: self.end.map_or("cancelled", End::as_str),
+            rung: self.dispatched.rung,
+        }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         self.shared.metrics.ended(self.end);
+        if let Some(recorder) = self.shared.recorder.get() {
+            recorder.record(&self.recorded());
+        }
     }
 }

@@ -1,21 +1,49 @@
 //! Runs the learner beside the request path: outcomes go in under a lock, and what is known comes out
-//! as an immutable value.
+//! as an immutable value. Batch models are fitted on a thread of their own.
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread,
+};
 
 use arc_swap::ArcSwap;
+use datalayer::StepSample;
 use parking_lot::Mutex;
-use predict::{ClassError, Learner, Models, Outcome, Ticket};
+use predict::{ClassError, ClassKey, Learner, LoadError, Models, Outcome, Refit, Step, Ticket};
+use serde::{Deserialize, Serialize};
 use types::Time;
 
 /// Labels at the start after each of which the models are published.
 const EAGER_LABELS: u64 = 200;
 /// Time between two publications after that.
 const PUBLISH_MS: f32 = 20.0;
+/// Fits that may wait; one that finds no room is due again later.
+const WAITING_FITS: usize = 64;
+
+/// Where batch models are fitted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refits {
+    /// On a thread of their own.
+    #[default]
+    Background,
+    /// Where the label arrives, so that equal inputs give equal models: for virtual time.
+    Inline,
+}
 
 /// The learner and what it has published.
 #[derive(Debug)]
 pub(crate) struct Learning {
+    shared: Arc<Shared>,
+    fits: Option<SyncSender<Refit>>,
+}
+
+#[derive(Debug)]
+struct Shared {
     learner: Mutex<State>,
     models: ArcSwap<Models>,
 }
@@ -28,34 +56,119 @@ struct State {
 }
 
 impl Learning {
-    pub(crate) fn new(learner: Learner) -> Self {
+    pub(crate) fn new(learner: Learner, refits: Refits) -> std::io::Result<Self> {
         let state = State { learner, labels: 0, published: Time::ZERO };
-        Self { learner: Mutex::new(state), models: ArcSwap::default() }
+        let shared = Arc::new(Shared { learner: Mutex::new(state), models: ArcSwap::default() });
+        let fits = match refits {
+            Refits::Inline => None,
+            Refits::Background => {
+                let (sender, receiver) = sync_channel(WAITING_FITS);
+                let shared = Arc::clone(&shared);
+                thread::Builder::new()
+                    .name("refit".to_owned())
+                    .spawn(move || shared.fit_all(&receiver))?;
+                Some(sender)
+            }
+        };
+        Ok(Self { shared, fits })
     }
 
     /// What is known.
     pub(crate) fn models(&self) -> Arc<Models> {
-        self.models.load_full()
+        self.shared.models.load_full()
     }
 
     /// Learns what came of `ticket`.
     pub(crate) fn learn(&self, ticket: &Ticket, outcome: &Outcome, now: Time) {
-        let mut state = self.learner.lock();
-        state.learner.learn(ticket, outcome);
+        let mut state = self.shared.learner.lock();
+        for promoted in state.learner.learn(ticket, outcome) {
+            tracing::info!(
+                class = promoted.class,
+                target = promoted.target,
+                regime = promoted.regime,
+                champion = promoted.champion,
+                "another model serves"
+            );
+        }
         state.labels += 1;
+        for refit in state.learner.take_refits() {
+            match &self.fits {
+                Some(fits) => {
+                    // With no room it is skipped: the next one has newer rows.
+                    let _ = fits.try_send(refit);
+                }
+                None => install(&mut state, refit),
+            }
+        }
         if state.labels <= EAGER_LABELS || now.ms_since(state.published) >= PUBLISH_MS {
             state.published = now;
-            self.models.store(Arc::new(state.learner.publish()));
+            self.shared.models.store(Arc::new(state.learner.publish()));
+        }
+    }
+
+    /// Takes a sample of an endpoint's steps; a change that it shows is published at once.
+    pub(crate) fn observe_step(&self, class: &ClassKey, slot: u32, sample: &StepSample, now: Time) {
+        let step =
+            Step { step_ms: sample.step_ms, streams: sample.streams, kv_tokens: sample.kv_tokens };
+        let mut state = self.shared.learner.lock();
+        if let Some(shift) = state.learner.observe_step(class, slot, &step) {
+            tracing::info!(%class, slot, factor = shift.exp(), "an engine has changed its speed");
+            state.published = now;
+            self.shared.models.store(Arc::new(state.learner.publish()));
         }
     }
 
     /// Forgets what belongs to one endpoint alone.
     pub(crate) fn forget(&self, slot: u32) {
-        self.learner.lock().learner.forget(slot);
+        self.shared.learner.lock().learner.forget(slot);
+    }
+
+    /// See [`Learner::save`].
+    pub(crate) fn save(
+        &self,
+        name_of: &dyn Fn(u32) -> Option<String>,
+    ) -> Result<Vec<u8>, LoadError> {
+        self.shared.learner.lock().learner.save(name_of)
+    }
+
+    /// See [`Learner::restore`]; what was restored is published at once.
+    pub(crate) fn restore(
+        &self,
+        saved: &[u8],
+        slot_of: &dyn Fn(&str) -> Option<u32>,
+    ) -> Result<(), LoadError> {
+        let mut state = self.shared.learner.lock();
+        state.learner.restore(saved, slot_of)?;
+        self.shared.models.store(Arc::new(state.learner.publish()));
+        Ok(())
     }
 
     /// How good every class is.
     pub(crate) fn errors(&self) -> Vec<ClassError> {
-        self.learner.lock().learner.errors()
+        self.shared.learner.lock().learner.errors()
+    }
+}
+
+impl Shared {
+    /// Fits what is due until the router is gone.
+    fn fit_all(&self, due: &Receiver<Refit>) {
+        while let Ok(refit) = due.recv() {
+            // A fit is somebody else's arithmetic: should it panic, the models there are go on.
+            if let Ok(refitted) = catch_unwind(AssertUnwindSafe(|| refit.run())) {
+                tell(self.learner.lock().learner.install(refitted));
+            } else {
+                tracing::warn!("a batch model could not be fitted: it panicked");
+            }
+        }
+    }
+}
+
+fn install(state: &mut State, refit: Refit) {
+    tell(state.learner.install(refit.run()));
+}
+
+fn tell(failed: Vec<regress::Error>) {
+    for error in failed {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a batch model was not fitted");
     }
 }

@@ -9,6 +9,7 @@ mod front;
 mod learning;
 mod metrics;
 mod observer;
+mod record;
 mod refusal;
 mod route;
 
@@ -17,6 +18,8 @@ pub use flight::Flight;
 pub use front::{
     BodyError, Fault, Head, HeaderError, Kind, ResponseScanner, Seen, Usage, read_request, read_slo,
 };
+pub use learning::Refits;
 pub use observer::Observer;
+pub use record::{Known, Recorded, Recorder};
 pub use refusal::{Blame, Refusal};
 pub use route::{Error, Options, Routed, Router};

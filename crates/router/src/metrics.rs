@@ -89,7 +89,9 @@ pub(crate) struct Gauges<R> {
     prefix_blocks: IntGauge,
     error: GaugeVec,
     coverage: GaugeVec,
+    pinball: GaugeVec,
     labels: GaugeVec,
+    drifts: GaugeVec,
 }
 
 impl<R: Readings + 'static> Gauges<R> {
@@ -118,9 +120,20 @@ impl<R: Readings + 'static> Gauges<R> {
                 "slackline_predict_p90_coverage_ratio",
                 "Share of observed values under their predicted p90 (0.9 is right), by class and target.",
             )?,
+            pinball: by_class(
+                "slackline_predict_p90_pinball_seconds",
+                "Mean pinball loss of the promised p90, by class and target.",
+            )?,
             labels: by_class(
                 "slackline_predict_class_labels",
                 "Labels learned, by class and target.",
+            )?,
+            drifts: GaugeVec::new(
+                Opts::new(
+                    "slackline_predict_drifts",
+                    "Sudden changes of an engine's speed noticed since the start, by class.",
+                ),
+                &["class"],
             )?,
         };
         registry.register(Box::new(gauges))
@@ -140,19 +153,23 @@ impl<R: Readings + 'static> Gauges<R> {
                 };
                 set(&self.error, of.median_error);
                 set(&self.coverage, of.p90_coverage);
+                set(&self.pinball, of.p90_pinball_ms.map(|ms| ms / 1e3));
                 set(&self.labels, Some(of.labels as f32));
             }
+            self.drifts.with_label_values(&[class.class.as_str()]).set(class.drifts as f64);
         }
     }
 
-    fn all(&self) -> [&dyn Collector; 6] {
+    fn all(&self) -> [&dyn Collector; 8] {
         [
             &self.endpoints,
             &self.in_flight,
             &self.prefix_blocks,
             &self.error,
             &self.coverage,
+            &self.pinball,
             &self.labels,
+            &self.drifts,
         ]
     }
 }

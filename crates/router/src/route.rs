@@ -3,7 +3,7 @@
 use std::{
     num::NonZeroUsize,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -20,8 +20,9 @@ use types::{Endpoint, Request, Time};
 
 use crate::{
     flight::{Dispatched, Flight, Shared},
-    learning::Learning,
+    learning::{Learning, Refits},
     metrics::{Gauges, Metrics, Readings},
+    record::Recorder,
     refusal::Refusal,
 };
 
@@ -36,6 +37,8 @@ pub struct Options {
     pub schedule: schedule::Options,
     /// Tuning of the learner.
     pub learner: predict::Options,
+    /// Where batch models are fitted.
+    pub refits: Refits,
     /// Start of the random numbers that break ties; equal seeds give equal decisions.
     pub seed: u64,
 }
@@ -50,6 +53,9 @@ pub enum Error {
     /// The learner's options do not fit.
     #[error(transparent)]
     Learner(#[from] regress::Error),
+    /// The thread that fits batch models cannot be started.
+    #[error("the thread that fits models cannot be started")]
+    Thread(#[source] std::io::Error),
     /// A metric is registered twice.
     #[error("metrics cannot be registered")]
     Metrics(#[from] prometheus::Error),
@@ -95,8 +101,10 @@ impl Router {
             scheduler: Scheduler::new(options.schedule)?,
             prefixes: RwLock::new(Index::new(DEFAULT_BLOCKS)),
             shared: Arc::new(Shared {
-                learning: Learning::new(Learner::new(&options.learner)?),
+                learning: Learning::new(Learner::new(&options.learner)?, options.refits)
+                    .map_err(Error::Thread)?,
                 metrics: Metrics::register(&registry)?,
+                recorder: OnceLock::new(),
             }),
             registry,
             seed: options.seed,
@@ -134,6 +142,12 @@ impl Router {
         }
     }
 
+    /// Hands every decided request that has ended to `recorder` from now on; the first recorder stays.
+    pub fn record_to(&self, recorder: Arc<dyn Recorder>) {
+        // A second one is dropped: rows would otherwise be split between two files.
+        let _ = self.inner.shared.recorder.set(recorder);
+    }
+
     /// The endpoints.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.inner.pool
@@ -142,6 +156,27 @@ impl Router {
     /// Every metric of the process is registered here.
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
+    }
+
+    /// All that was learned, to be kept over a restart.
+    pub fn save_models(&self) -> Result<Vec<u8>, predict::LoadError> {
+        let endpoints = self.inner.pool.endpoints();
+        let name_of = |slot: u32| {
+            let found = endpoints.iter().find(|endpoint| endpoint.slot == slot)?;
+            Some(found.endpoint.id.to_string())
+        };
+        self.inner.shared.learning.save(&name_of)
+    }
+
+    /// Takes over what [`Router::save_models`] gave; on an error nothing has changed. Endpoints that are
+    /// not in the pool yet lose what belongs to them alone.
+    pub fn restore_models(&self, saved: &[u8]) -> Result<(), predict::LoadError> {
+        let endpoints = self.inner.pool.endpoints();
+        let slot_of = |name: &str| {
+            let found = endpoints.iter().find(|endpoint| endpoint.endpoint.id.as_str() == name)?;
+            Some(found.slot)
+        };
+        self.inner.shared.learning.restore(saved, &slot_of)
     }
 
     /// How good the predictions of every class are.
@@ -214,18 +249,20 @@ impl Inner {
             },
             slot,
             row,
-            prediction: chosen.prediction.or_else(|| {
-                // Another policy decided; the prediction is judged all the same.
-                models.predict(&chosen.endpoint.accelerator, chosen.endpoint.role, slot, &row)
-            }),
+            prediction: chosen.prediction,
+            // Made under every policy: what another policy decided is judged all the same.
+            forecasts: models
+                .forecasts(&chosen.endpoint.accelerator, chosen.endpoint.role, slot, &row)
+                .map(Box::new),
         };
         let mut demand = chosen.demand;
         if !request.stream {
             // Its first token will not be seen: from when it is expected, it counts as decoding.
-            demand.assumed_ttft_ms = chosen.prediction.map(|prediction| prediction.ttft_ms);
+            demand.assumed_ttft_ms = chosen.prediction.map(|prediction| prediction.ttft.p50());
         }
         let stream = Stream::dispatch(Arc::clone(&chosen.endpoint), demand, now);
-        let dispatched = Dispatched { at: now, prompt_bytes: request.prompt_bytes, ticket };
+        let dispatched =
+            Dispatched { at: now, prompt_bytes: request.prompt_bytes, rung: decision.rung, ticket };
         Routed {
             endpoint: Arc::clone(&chosen.endpoint),
             rung: decision.rung,
@@ -278,10 +315,12 @@ impl Estimate {
         let bytes_per_token = models.bytes_per_token();
         let by_size = || (request.prompt_bytes as f32 / bytes_per_token).ceil() as u32;
         let prompt_tokens = request.prompt_tokens.unwrap_or_else(by_size).max(1);
+        let output = models.expected_output(request.max_tokens);
         let demand = Demand {
             prompt_tokens,
             cached_tokens: 0,
-            output_tokens: models.expected_output(request.max_tokens),
+            output_tokens: output.mean,
+            output_spread: output.spread,
             slo: request.slo,
             assumed_ttft_ms: None,
         };

@@ -61,7 +61,7 @@ impl MissOptions {
         let keeps = |objective: Option<types::Millis>, predicted_ms: f32| {
             objective.map_or(1.0, |ms| 1.0 - self.chance(predicted_ms / ms.get().max(1e-3)))
         };
-        1.0 - keeps(slo.ttft, prediction.ttft_ms) * keeps(slo.itl, prediction.itl_ms)
+        1.0 - keeps(slo.ttft, prediction.ttft.p50()) * keeps(slo.itl, prediction.itl.p50())
     }
 
     fn harm(&self, candidate: &Candidate, prediction: &Prediction) -> f32 {
@@ -82,17 +82,17 @@ impl MissOptions {
 fn relative_load(slo: Slo, prediction: &Prediction) -> f32 {
     let ttft = slo.ttft.map_or(1_000.0, |ms| ms.get().max(1.0));
     let itl = slo.itl.map_or(50.0, |ms| ms.get().max(1.0));
-    (prediction.ttft_ms / ttft).ln_1p() + (prediction.itl_ms / itl).ln_1p()
+    (prediction.ttft.p50() / ttft).ln_1p() + (prediction.itl.p50() / itl).ln_1p()
 }
 
 /// How many times the TTFT objective a request is late; 0 within it.
 fn lateness(slo: Slo, prediction: &Prediction) -> f32 {
-    slo.ttft.map_or(0.0, |ms| (prediction.ttft_ms / ms.get().max(1.0) - 1.0).max(0.0))
+    slo.ttft.map_or(0.0, |ms| (prediction.ttft.p50() / ms.get().max(1.0) - 1.0).max(0.0))
 }
 
 /// Time to completion plus the delay caused to the streams there.
 fn completion_ms(candidate: &Candidate, prediction: &Prediction) -> f32 {
-    let own = prediction.ttft_ms + candidate.demand.output_tokens * prediction.itl_ms;
+    let own = prediction.ttft.p50() + candidate.demand.output_tokens * prediction.itl.p50();
     let streams = candidate.load.decoding as f32;
     let others = streams * prediction.prefill_ms
         + candidate.load.remaining_tokens * prediction.itl_growth_ms;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use datalayer::{Budgets, Demand, Load, Pool, Snapshot};
-use predict::Prediction;
+use predict::{Prediction, Quantiles};
 use schedule::{Candidate, MissOptions, Options, Policy, Rung, Scheduler, costs};
 use types::{Endpoint, EndpointId, Millis, Request, Slo};
 
@@ -45,8 +45,8 @@ fn candidates(predicted: &[(f32, f32)]) -> Vec<Candidate> {
         demand: Demand { prompt_tokens: 256, output_tokens: 100.0, ..Demand::default() },
         hit_blocks: 0,
         prediction: Some(Prediction {
-            ttft_ms: *ttft_ms,
-            itl_ms: *itl_ms,
+            ttft: Quantiles([*ttft_ms; 4]),
+            itl: Quantiles([*itl_ms; 4]),
             itl_without_ms: itl_ms - 1.0,
             itl_growth_ms: 1.0,
             prefill_ms: 200.0,

@@ -9,7 +9,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 use ahash::AHashMap;
 use datalayer::{EndpointState, Pool, Snapshot};
 use predict::ClassError;
-use router::{End, Flight, Router, Usage};
+use router::{End, Flight, Recorder, Refits, Router, Usage};
 use types::{Endpoint, EndpointId, Request, Slo, Time};
 
 use crate::{
@@ -41,6 +41,20 @@ pub struct Scenario {
     pub scrape_every: Duration,
     /// Model that everybody asks for.
     pub model: String,
+    /// What happens to the engines, and when, from the start.
+    pub events: Vec<(Duration, Change)>,
+    /// Who gets the rows of the requests.
+    pub recorder: Option<Arc<dyn Recorder>>,
+}
+
+/// Something that happens to every engine of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// Steps take this many times as long as the profile says, from the next one on.
+    Slowdown {
+        /// 1 is the profile's speed, 2 half of it.
+        factor: f64,
+    },
 }
 
 /// What came of a simulation.
@@ -83,9 +97,11 @@ pub fn simulate(
     })
 }
 
-/// What happens next, and to whom; at one instant, tokens come before scrapes before arrivals.
+/// What happens next, and to whom; at one instant, changes come before tokens before scrapes before
+/// arrivals.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Next {
+    Change(usize),
     Step(usize),
     Scrape(usize),
     Arrival(usize),
@@ -105,6 +121,7 @@ struct Running {
 
 #[derive(Debug)]
 struct Run<'a> {
+    fleet: &'a [Member],
     scenario: &'a Scenario,
     trace: &'a Trace,
     router: Router,
@@ -121,12 +138,22 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(fleet: &[Member], trace: &'a Trace, scenario: &'a Scenario) -> Result<Self, FleetError> {
+    fn new(
+        fleet: &'a [Member],
+        trace: &'a Trace,
+        scenario: &'a Scenario,
+    ) -> Result<Self, FleetError> {
         let endpoints = fleet.iter().enumerate().map(endpoint_of);
         let pool = Arc::new(Pool::new(endpoints.collect::<Result<Vec<_>, _>>()?));
-        let router = Router::new(scenario.router.clone(), Arc::clone(&pool))?;
+        // Fits run where labels arrive, or two runs would differ.
+        let options = router::Options { refits: Refits::Inline, ..scenario.router.clone() };
+        let router = Router::new(options, Arc::clone(&pool))?;
+        if let Some(recorder) = &scenario.recorder {
+            router.record_to(Arc::clone(recorder));
+        }
         let states: Vec<_> = pool.endpoints().iter().map(Arc::clone).collect();
         let mut run = Self {
+            fleet,
             scenario,
             trace,
             router,
@@ -146,6 +173,9 @@ impl<'a> Run<'a> {
         for at in 0..run.engines.len() {
             run.queue.push(Reverse((Time::ZERO, Next::Scrape(at))));
         }
+        for (at, (when, _)) in scenario.events.iter().enumerate() {
+            run.queue.push(Reverse((Time::ZERO.after(*when), Next::Change(at))));
+        }
         run.queue_arrival(0);
         Ok(run)
     }
@@ -155,6 +185,7 @@ impl<'a> Run<'a> {
             && let Some(Reverse((now, next))) = self.queue.pop()
         {
             match next {
+                Next::Change(at) => self.change(self.scenario.events[at].1),
                 Next::Step(at) => self.step(at, now),
                 Next::Scrape(at) => {
                     self.scrape(at, now);
@@ -166,6 +197,13 @@ impl<'a> Run<'a> {
                     self.queue_arrival(at + 1);
                 }
             }
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        let Change::Slowdown { factor } = change;
+        for (engine, member) in self.engines.iter_mut().zip(self.fleet) {
+            engine.set_slowdown(member.options.slowdown * factor);
         }
     }
 

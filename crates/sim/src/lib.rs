@@ -9,7 +9,7 @@ mod report;
 mod workload;
 
 pub use engine::{Counts, Engine, Event, EventKind, Gauges, Options, Rejected, Submit};
-pub use fleet::{FleetError, Member, Scenario, Simulated, simulate};
+pub use fleet::{Change, FleetError, Member, Scenario, Simulated, simulate};
 pub use http::{ServerOptions, serve};
 pub use load::{LoadError, LoadOptions, LoadReport, Progress, Recent, run_load};
 pub use profile::{BLOCK_TOKENS, Batch, Costs, Profile, ProfileError};
