@@ -110,6 +110,7 @@ impl Config {
                 schedule: document.schedule.map(|section| section.value).unwrap_or_default(),
                 learner: document.learner.map(|section| section.value).unwrap_or_default(),
                 seed: document.seed.unwrap_or_default(),
+                refits: router::Refits::default(),
             },
             gateway: document.gateway.unwrap_or(fallback.gateway),
             epp: document.epp.unwrap_or(fallback.epp),

@@ -19,6 +19,7 @@ use types::{Clock, SystemClock};
 use crate::{
     args,
     backend::{Backend, Overrides},
+    keep, record,
 };
 
 /// Serve as endpoint picker (EPP) behind Envoy, over `ext_proc`
@@ -55,6 +56,10 @@ pub(crate) struct Args {
     secure_serving: Option<bool>,
     #[command(flatten)]
     overrides: Overrides,
+    #[command(flatten)]
+    record: record::RecordFlags,
+    #[command(flatten)]
+    keep: keep::Keep,
 }
 
 pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<()> {
@@ -68,6 +73,8 @@ pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<(
     let config = args.overrides.over(args.config_file.as_deref(), "--config-file")?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let backend = Backend::start(&config, Arc::clone(&clock), &stop)?;
+    let recording = args.record.start(&backend.router, &*clock)?;
+    let keeper = args.keep.start(&backend.router, &stop)?;
     let ext_proc = args::listen((args.bind, args.grpc_port).into()).await?;
     let health = args::listen((args.bind, args.grpc_health_port).into()).await?;
     let metrics = args::listen((args.bind, args.metrics_port).into()).await?;
@@ -90,6 +97,12 @@ pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<(
     stop.cancel();
     drained.cancel();
     backend.stop().await?;
+    if let Some(keeper) = keeper {
+        keeper.stop().await?;
+    }
+    if let Some(recording) = recording {
+        recording.stop().await?;
+    }
     let _ended = pages.await;
     served?;
     info!(target: "slackline", "endpoint picker has stopped");

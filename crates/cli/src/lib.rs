@@ -9,8 +9,12 @@ mod config;
 mod demo;
 mod engine;
 mod epp;
+mod evaluate;
+mod keep;
 mod load;
 mod output;
+mod record;
+mod rows;
 mod serve;
 mod signals;
 mod status;
@@ -50,6 +54,7 @@ enum Command {
     Epp(epp::Args),
     Engine(engine::Args),
     Load(load::Args),
+    Evaluate(evaluate::Args),
 }
 
 /// Runs the command that the program was started with.
@@ -100,6 +105,7 @@ async fn start(command: Command, stop: CancellationToken) -> anyhow::Result<()> 
         Command::Epp(args) => Box::pin(epp::run(args, stop)).await,
         Command::Engine(args) => Box::pin(engine::run(args, stop)).await,
         Command::Load(args) => Box::pin(load::run(args, stop)).await,
+        Command::Evaluate(args) => Box::pin(evaluate::run(args, stop)).await,
     }
 }
 

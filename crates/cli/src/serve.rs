@@ -13,6 +13,7 @@ use types::{Clock, SystemClock};
 use crate::{
     args,
     backend::{Backend, Overrides},
+    keep, record,
 };
 
 /// Read where no flag names another and it exists.
@@ -32,6 +33,10 @@ pub(crate) struct Args {
     listen: Option<SocketAddr>,
     #[command(flatten)]
     overrides: Overrides,
+    #[command(flatten)]
+    record: record::RecordFlags,
+    #[command(flatten)]
+    keep: keep::Keep,
 }
 
 pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<()> {
@@ -40,6 +45,8 @@ pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<(
     let config = args.overrides.over(path.as_deref(), "--config")?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let backend = Backend::start(&config, Arc::clone(&clock), &stop)?;
+    let recording = args.record.start(&backend.router, &*clock)?;
+    let keeper = args.keep.start(&backend.router, &stop)?;
     let listener = args::listen(args.listen.unwrap_or(config.listen)).await?;
     let (address, endpoints) = (listener.local_addr()?, backend.endpoints());
     info!(target: "slackline", %address, endpoints, "gateway is listening");
@@ -50,6 +57,12 @@ pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<(
         .await?;
     stop.cancel();
     backend.stop().await?;
+    if let Some(keeper) = keeper {
+        keeper.stop().await?;
+    }
+    if let Some(recording) = recording {
+        recording.stop().await?;
+    }
     info!(target: "slackline", "gateway has stopped");
     Ok(())
 }

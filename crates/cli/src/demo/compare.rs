@@ -64,6 +64,8 @@ fn scenario(policy: Policy, seed: u64) -> Scenario {
         slo: slo(),
         scrape_every: SCRAPE_EVERY,
         model: MODEL.to_owned(),
+        events: Vec::new(),
+        recorder: None,
     }
 }
 

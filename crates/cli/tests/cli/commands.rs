@@ -8,7 +8,7 @@ use crate::program::{run, slackline};
 fn help_names_every_command() {
     let help = run(["--help"]);
     assert_eq!(help.code, Some(0));
-    for command in ["demo", "serve", "epp", "engine", "load"] {
+    for command in ["demo", "serve", "epp", "engine", "load", "evaluate"] {
         assert!(help.stdout.contains(&format!("  {command} ")), "{}", help.stdout);
         let own = run([command, "--help"]);
         assert_eq!(own.code, Some(0));

@@ -5,5 +5,8 @@
 mod commands;
 mod configs;
 mod demo;
+mod evaluate;
+mod keep;
 mod program;
+mod record;
 mod servers;

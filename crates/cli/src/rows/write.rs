@@ -1,0 +1,94 @@
+//! Writes a row of ours: one JSON object a line.
+//!
+//! Version [`SCHEMA_VERSION`]. Instants are milliseconds of Unix time (in simulations: since the start);
+//! a latency that was not seen has no key; `features` has one key per column of [`features::SCHEMA`].
+
+use std::io;
+
+use features::{FeatureRow, SCHEMA};
+use router::{Known, Recorded};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+use types::Time;
+
+/// Version of the form of rows.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    schema: u32,
+    decided_at_ms: f64,
+    model: &'a str,
+    accelerator: &'a str,
+    role: &'a str,
+    endpoint: &'a str,
+    slot: u32,
+    features: Named<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttft_ms: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttft_known_at_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    itl_ms: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    itl_known_at_ms: Option<f64>,
+    output_tokens: u32,
+    end: &'a str,
+    rung: &'a str,
+}
+
+/// A row of features under their names.
+#[derive(Debug)]
+struct Named<'a>(&'a FeatureRow);
+
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(SCHEMA.len()))?;
+        for (feature, value) in SCHEMA.iter().zip(self.0.as_slice()) {
+            map.serialize_entry(feature.name, value)?;
+        }
+        map.end()
+    }
+}
+
+/// Whether `line` is the beginning of a row of this form.
+pub(crate) fn is_row(line: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Schema {
+        schema: u32,
+    }
+    serde_json::from_slice(line).is_ok_and(|Schema { schema }| schema == SCHEMA_VERSION)
+}
+
+/// Appends the line of `row` to `out`; the clock of its instants started at `start_ms`.
+pub(crate) fn write(out: &mut Vec<u8>, row: &Recorded, start_ms: f64) -> io::Result<()> {
+    let at = |time: Time| {
+        let ms = start_ms + time.nanos() as f64 / 1e6;
+        (ms * 1e3).round() / 1e3
+    };
+    let known_at = |known: Option<Known>| known.map(|known| at(known.at));
+    let line = Line {
+        schema: SCHEMA_VERSION,
+        decided_at_ms: at(row.decided_at),
+        model: &row.class.model,
+        accelerator: row.class.accelerator.as_str(),
+        role: row.class.role.as_str(),
+        endpoint: row.endpoint.as_str(),
+        slot: row.slot,
+        features: Named(&row.row),
+        ttft_ms: row.ttft.map(|known| known.ms),
+        ttft_known_at_ms: known_at(row.ttft),
+        itl_ms: row.itl.map(|known| known.ms),
+        itl_known_at_ms: known_at(row.itl),
+        output_tokens: row.output_tokens,
+        end: row.end,
+        rung: row.rung.as_str(),
+    };
+    let from = out.len();
+    if let Err(error) = serde_json::to_writer(&mut *out, &line) {
+        // Half a line would spoil the next one.
+        out.truncate(from);
+        return Err(error.into());
+    }
+    out.push(b'\n');
+    Ok(())
+}
