@@ -17,6 +17,8 @@ const WINDOW: usize = 256;
 pub(crate) const ENOUGH: usize = 24;
 /// Rates of the offsets, in units of the spread of the window.
 const RATES: [f32; 3] = [0.0, 0.02, 0.1];
+/// Rate of the offset that the promises themselves move.
+const SERVED_RATE: f32 = 0.02;
 /// What is kept of the old loss when a new one comes.
 const LOSS_MEMORY: f32 = 0.98;
 /// How sharply the better rate is preferred.
@@ -44,6 +46,8 @@ pub(crate) struct Calibration {
     raw_pinball: f32,
     /// Added to what is promised above the median after a change.
     widened: f32,
+    /// Moved by what the promises themselves have missed and kept: what guarantees the level.
+    served: [f32; LEVELS.len()],
 }
 
 impl Calibration {
@@ -93,6 +97,15 @@ impl Calibration {
     fn judge(&mut self, residual: f32, promised: &Offsets, point: f32) {
         const MEMORY: f32 = 1_000.0;
         self.judged = (self.judged + 1.0).min(MEMORY);
+        if self.ring.len() >= ENOUGH {
+            let head = self.head();
+            let spread = (head[1] - head[0]).max(0.01);
+            for (at, level) in LEVELS.into_iter().enumerate().skip(1) {
+                let step = if residual > promised[at] { level } else { level - 1.0 };
+                let moved = self.served[at] + SERVED_RATE * spread * step;
+                self.served[at] = moved.clamp(-spread, 3.0 * spread);
+            }
+        }
         for (covered, promise) in self.covered.iter_mut().zip(promised) {
             *covered += (f32::from(u8::from(residual <= *promise)) - *covered) / self.judged;
         }
@@ -132,7 +145,7 @@ impl Calibration {
             *offset += pairs.map(|(loss, rate)| weight(*loss) * rate).sum::<f32>() / total;
         }
         for at in 1..offsets.len() {
-            offsets[at] += self.widened;
+            offsets[at] += self.widened + self.served[at];
             offsets[at] = offsets[at].max(offsets[at - 1]);
         }
         offsets
