@@ -89,19 +89,17 @@ impl ServedClass {
     }
 
     pub(crate) fn predict(&self, slot: u32, row: &FeatureRow) -> Prediction {
-        let (ttft, ttft_offsets, ttft_factor) = self.ttft.predict(slot, row);
-        let (itl, itl_offsets, itl_factor) = self.itl.predict(slot, row);
+        let (own, ttft_factor, ttft_offsets) = self.ttft.predict(slot, row);
+        let (with, itl_factor, itl_offsets) = self.itl.predict(slot, row);
         // What-if questions go to the base, which may be asked anything, on the scale of what is served.
         let ttft_scale = ttft_factor * ttft_offsets[0].exp();
         let itl_scale = itl_factor * itl_offsets[0].exp();
-        let own = self.ttft.base(&terms::ttft(row));
         let pending = self.ttft.base(&terms::without_own(row));
         let idle = self.ttft.base(&terms::without_any(row));
-        let with = self.itl.base(&terms::itl(row));
         let without = self.itl.base(&terms::itl_without(row));
         Prediction {
-            ttft: Quantiles::of(ttft, &ttft_offsets),
-            itl: Quantiles::of(itl, &itl_offsets),
+            ttft: Quantiles::of(own * ttft_factor, &ttft_offsets),
+            itl: Quantiles::of(with * itl_factor, &itl_offsets),
             prefill_ms: (own - pending).max(0.0) * ttft_scale,
             pending_ms: (pending - idle).max(0.0) * ttft_scale,
             itl_without_ms: without * itl_scale,

@@ -282,16 +282,16 @@ impl Served {
         found.map_or(1.0, |at| self.corrections[at].1)
     }
 
-    /// The point and the log offsets of its quantiles for endpoint `slot`, and how far the champion is
-    /// from the base, as a factor.
-    pub(crate) fn predict(&self, slot: u32, row: &FeatureRow) -> (f32, Offsets, f32) {
+    /// What the base predicts for endpoint `slot`, how far what is served is from it, as a factor, and the
+    /// log offsets of its quantiles.
+    pub(crate) fn predict(&self, slot: u32, row: &FeatureRow) -> (f32, f32, Offsets) {
         let regime = Regime::of(row) as usize;
         let terms = self.target.terms(row);
         let base = self.published.base(&terms);
         let champion =
             self.published.one(self.champions[regime], &terms, row, base).unwrap_or(base);
         let factor = champion / base * self.correction(slot);
-        (base * factor, self.offsets[regime], factor)
+        (base, factor, self.offsets[regime])
     }
 
     /// What the base predicts for `terms`.
@@ -301,8 +301,8 @@ impl Served {
 
     /// What every model says, beside what is served: for a row that will be judged.
     pub(crate) fn forecast(&self, slot: u32, row: &FeatureRow) -> Forecast {
-        let (point, offsets, _) = self.predict(slot, row);
+        let (base, factor, offsets) = self.predict(slot, row);
         let raws = self.published.all(&self.target.terms(row), row);
-        Forecast { raws, point, offsets, correction: self.correction(slot) }
+        Forecast { raws, point: base * factor, offsets, correction: self.correction(slot) }
     }
 }
