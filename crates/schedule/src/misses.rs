@@ -1,12 +1,13 @@
 //! The learned pick: least expected added misses.
 //!
-//! `cost(e) = own + h · harm + l · load`. `own` is the chance that the request misses its TTFT or ITL
+//! `cost(e) = own + h · harm + l · load + t · lateness`. `own` is the chance that the request misses its TTFT or ITL
 //! objective on `e`. `harm` is the sum, over the streams on `e`, of what placing it there adds to their
 //! chance to miss: a stream's projected mean ITL is `(T + R · itl) / N` for decode time so far `T`,
 //! remaining gaps `R` and expected gaps `N`; the request adds one stall as long as its own prefill, and
 //! makes each step a little longer for good. Chances are smooth: `x^(1/w) / (1 + x^(1/w))` for projected
 //! over objective `x`, with a width `w` that stands for the error of the model and the load still to
-//! come. Without an objective, `own` is the completion time, with the delay caused to others, relative
+//! come. `lateness` is how many objectives of TTFT beyond the first the request is predicted to wait, so
+//! that one that is lost anyway does not wait for ever. Without an objective, `own` is the completion time, with the delay caused to others, relative
 //! to the best candidate's.
 
 use predict::Prediction;
