@@ -205,6 +205,7 @@ impl Traffic {
                 kv_utilization: Some((running as f32 * 0.02).min(1.0)),
                 kv_block_tokens: Some(16),
                 kv_blocks: Some(29_205),
+                preemptions: None,
             });
         }
     }
@@ -223,6 +224,7 @@ impl Traffic {
             max_tokens: Some(1_000),
             blocks: (0..BLOCKS).map(block).collect(),
             slo: Slo { ttft: Millis::new(2_000.0), itl: Millis::new(50.0) },
+            scope: None,
             subset: None,
             explain: false,
         }

@@ -124,6 +124,7 @@ fn publish(front: &Front, random: &mut SmallRng) {
             kv_utilization: random.random_bool(0.9).then(|| random.random_range(0.0..1.0)),
             kv_block_tokens: Some(16),
             kv_blocks: Some(2_000),
+            preemptions: None,
         });
     }
 }

@@ -143,6 +143,7 @@ impl World {
             api: Api::Completions,
             id: "r".into(),
             slo: Slo::default(),
+            scope: None,
             subset,
             explain: watched,
         };

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 use types::Clock;
 
-use crate::{args::Policy, config::Config};
+use crate::{args::Policy, config::Config, priors};
 
 /// Flags that go before what the configuration says.
 #[derive(Debug, clap::Args)]
@@ -45,6 +45,7 @@ impl Overrides {
         if let Some(policy) = self.policy {
             config.router.schedule.policy = policy.into();
         }
+        config.router.priors = priors::load(&config.router.learner.priors)?;
         Ok(config)
     }
 }

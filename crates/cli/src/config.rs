@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use predict::PriorSource;
 use router::Router;
 use serde::Deserialize;
 use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
@@ -82,7 +83,7 @@ struct Document {
 }
 
 impl Config {
-    /// Reads and checks the file at `path`. A relative path of an endpoints file in it counts from
+    /// Reads and checks the file at `path`. Relative paths in it, of endpoints and of priors, count from
     /// the folder it stands in.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = fs::read_to_string(path)
@@ -92,6 +93,11 @@ impl Config {
             (&mut config.endpoints, path.parent())
         {
             file.path = folder.join(&file.path);
+        }
+        if let (PriorSource::File(file), Some(folder)) =
+            (&mut config.router.learner.priors, path.parent())
+        {
+            *file = folder.join(&*file);
         }
         Ok(config)
     }
@@ -110,7 +116,7 @@ impl Config {
                 schedule: document.schedule.map(|section| section.value).unwrap_or_default(),
                 learner: document.learner.map(|section| section.value).unwrap_or_default(),
                 seed: document.seed.unwrap_or_default(),
-                refits: router::Refits::default(),
+                ..router::Options::default()
             },
             gateway: document.gateway.unwrap_or(fallback.gateway),
             epp: document.epp.unwrap_or(fallback.epp),

@@ -19,7 +19,7 @@ use types::{Clock, SystemClock};
 use crate::{
     args,
     backend::{Backend, Overrides},
-    keep, record,
+    fan_out, keep, record,
 };
 
 /// Serve as endpoint picker (EPP) behind Envoy, over `ext_proc`
@@ -74,7 +74,12 @@ pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let backend = Backend::start(&config, Arc::clone(&clock), &stop)?;
     let recording = args.record.start(&backend.router, &*clock)?;
-    let keeper = args.keep.start(&backend.router, &stop)?;
+    let keeper = args.keep.start(&backend.router, &*clock, &stop)?;
+    let recorders = [
+        recording.as_ref().map(record::Recording::recorder),
+        keeper.as_ref().and_then(keep::Keeper::recorder),
+    ];
+    fan_out::record_to(&backend.router, recorders);
     let ext_proc = args::listen((args.bind, args.grpc_port).into()).await?;
     let health = args::listen((args.bind, args.grpc_health_port).into()).await?;
     let metrics = args::listen((args.bind, args.metrics_port).into()).await?;

@@ -10,14 +10,17 @@ mod demo;
 mod engine;
 mod epp;
 mod evaluate;
+mod fan_out;
 mod keep;
 mod load;
 mod output;
+mod priors;
 mod record;
 mod rows;
 mod serve;
 mod signals;
 mod status;
+mod train;
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -33,8 +36,9 @@ pub use config::{Config, ConfigError};
 
 /// Variable that says what is logged, in the syntax of `tracing-subscriber`'s `EnvFilter`.
 const LOG_VARIABLE: &str = "SLACKLINE_LOG";
-/// What is logged where it is not set: trouble, and what servers say of themselves.
-const LOG_DEFAULT: &str = "warn,slackline=info";
+/// What is logged where it is not set: trouble, and what servers say of themselves. What sled says of
+/// a full disk, the store says in words.
+const LOG_DEFAULT: &str = "warn,slackline=info,sled=off";
 
 /// Routes LLM requests by latencies that it learns while it serves.
 #[derive(Debug, Parser)]
@@ -55,6 +59,7 @@ enum Command {
     Engine(engine::Args),
     Load(load::Args),
     Evaluate(evaluate::Args),
+    Train(train::Args),
 }
 
 /// Runs the command that the program was started with.
@@ -106,6 +111,7 @@ async fn start(command: Command, stop: CancellationToken) -> anyhow::Result<()> 
         Command::Engine(args) => Box::pin(engine::run(args, stop)).await,
         Command::Load(args) => Box::pin(load::run(args, stop)).await,
         Command::Evaluate(args) => Box::pin(evaluate::run(args, stop)).await,
+        Command::Train(args) => Box::pin(train::run(args, stop)).await,
     }
 }
 

@@ -16,6 +16,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use features::SCHEMA_VERSION;
 use prometheus::{IntCounter, Registry};
 use router::{Recorded, Recorder, Router};
 use tracing::{info, warn};
@@ -42,7 +43,7 @@ pub(crate) struct RecordFlags {
 }
 
 impl RecordFlags {
-    /// Records what `router` decides, if a file is named.
+    /// Starts to write to the file, if one is named, what its recorder is told of `router`.
     pub(crate) fn start(
         self,
         router: &Router,
@@ -57,6 +58,7 @@ impl RecordFlags {
 #[derive(Debug)]
 pub(crate) struct Recording {
     sender: SyncSender<Message>,
+    recorder: Arc<Sender>,
     thread: JoinHandle<()>,
     counts: Counts,
     path: PathBuf,
@@ -114,10 +116,8 @@ impl Recording {
         let file = open(path)?;
         let counts = Counts::register(router.registry())?;
         let (sender, receiver) = sync_channel(WAITING_ROWS);
-        let unix_ms = UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64() * 1e3);
-        let start_ms = unix_ms - clock.now().since(Time::ZERO).as_secs_f64() * 1e3;
         let writer = Writer {
-            start_ms,
+            start_ms: start_ms(clock),
             counts: counts.clone(),
             path: path.to_owned(),
             sound: file.metadata()?.len(),
@@ -131,13 +131,18 @@ impl Recording {
             .spawn(move || writer.run(&receiver))
             .context("cannot start the thread that records")?;
         let dropped = counts.dropped.clone();
-        router.record_to(Arc::new(Sender { sender: sender.clone(), dropped }));
-        Ok(Self { sender, thread, counts, path: path.to_owned() })
+        let recorder = Arc::new(Sender { sender: sender.clone(), dropped });
+        Ok(Self { sender, recorder, thread, counts, path: path.to_owned() })
+    }
+
+    /// Who takes the rows.
+    pub(crate) fn recorder(&self) -> Arc<dyn Recorder> {
+        Arc::clone(&self.recorder) as Arc<dyn Recorder>
     }
 
     /// Writes what has come so far, and returns when it is in the file.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        let Self { sender, thread, counts, path } = self;
+        let Self { sender, thread, counts, path, .. } = self;
         let ended = tokio::task::spawn_blocking(move || {
             // A thread that is gone has nothing left to write.
             let _ = sender.send(Message::Stop);
@@ -150,6 +155,12 @@ impl Recording {
         info!(target: "slackline", file = %path.display(), rows, dropped, "rows recorded");
         Ok(())
     }
+}
+
+/// Unix time at which `clock` started, in milliseconds.
+pub(crate) fn start_ms(clock: &dyn Clock) -> f64 {
+    let unix_ms = UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64() * 1e3);
+    unix_ms - clock.now().since(Time::ZERO).as_secs_f64() * 1e3
 }
 
 /// Opens a file of rows to append to. One that holds something else is refused; half a line at its end,
@@ -165,8 +176,13 @@ fn open(path: &Path) -> anyhow::Result<File> {
     let mut first = Vec::new();
     let mut start = BufReader::new(&file).take(MAX_LINE_BYTES);
     start.read_until(b'\n', &mut first).with_context(cannot)?;
-    if !rows::is_row(&first) {
-        bail!("{}: the file is there and holds no recorded rows", cannot());
+    match rows::version(&first) {
+        Some(SCHEMA_VERSION) => {}
+        Some(other) => bail!(
+            "{}: the file holds rows of version {other}, and this program writes {SCHEMA_VERSION}",
+            cannot()
+        ),
+        None => bail!("{}: the file is there and holds no recorded rows", cannot()),
     }
     let sound = last_line_end(&mut file, length).with_context(cannot)?;
     if sound < length {
@@ -231,6 +247,9 @@ impl Writer {
         }
         match self.file.write_all(&self.buffer) {
             Ok(()) => {
+                if self.refused {
+                    info!(target: "slackline", file = %self.path.display(), "rows are recorded again");
+                }
                 self.sound += self.buffer.len() as u64;
                 self.counts.written.inc_by(self.pending);
                 self.refused = false;

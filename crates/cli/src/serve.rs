@@ -13,7 +13,7 @@ use types::{Clock, SystemClock};
 use crate::{
     args,
     backend::{Backend, Overrides},
-    keep, record,
+    fan_out, keep, record,
 };
 
 /// Read where no flag names another and it exists.
@@ -46,7 +46,12 @@ pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let backend = Backend::start(&config, Arc::clone(&clock), &stop)?;
     let recording = args.record.start(&backend.router, &*clock)?;
-    let keeper = args.keep.start(&backend.router, &stop)?;
+    let keeper = args.keep.start(&backend.router, &*clock, &stop)?;
+    let recorders = [
+        recording.as_ref().map(record::Recording::recorder),
+        keeper.as_ref().and_then(keep::Keeper::recorder),
+    ];
+    fan_out::record_to(&backend.router, recorders);
     let listener = args::listen(args.listen.unwrap_or(config.listen)).await?;
     let (address, endpoints) = (listener.local_addr()?, backend.endpoints());
     info!(target: "slackline", %address, endpoints, "gateway is listening");

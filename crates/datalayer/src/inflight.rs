@@ -6,9 +6,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use types::{Slo, Time};
+use types::Time;
 
-use crate::{EndpointState, budget::Budgets};
+use crate::{
+    EndpointState,
+    budget::Budgets,
+    demand::{Demand, SPREAD, Tail},
+};
 
 /// Time constant of the decayed arrival rate, in milliseconds.
 const RATE_TAU_MS: f32 = 8_000.0;
@@ -19,36 +23,8 @@ const PREFILL_ALPHA: f32 = 0.25;
 /// Shortest prefill, in uncached tokens, from which prefill speed is read.
 const PREFILL_SAMPLE_TOKENS: u32 = 256;
 
-/// What a request will ask of the endpoint it goes to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Demand {
-    /// Prompt tokens.
-    pub prompt_tokens: u32,
-    /// Prompt tokens expected to be cached there.
-    pub cached_tokens: u32,
-    /// Output tokens expected.
-    pub output_tokens: f32,
-    /// Equally likely numbers of output tokens, ascending; all zero where only the mean is known.
-    pub output_spread: [f32; 8],
-    /// What its caller was promised.
-    pub slo: Slo,
-    /// When its first token is to be assumed, for an answer whose tokens will not be seen.
-    pub assumed_ttft_ms: Option<f32>,
-}
-
-impl Demand {
-    /// Prompt tokens that must be computed; the last is always computed.
-    pub fn uncached_tokens(&self) -> u32 {
-        self.prompt_tokens.saturating_sub(self.cached_tokens).max(1)
-    }
-
-    /// Token pairs that attention must visit to prefill the uncached part: `q·(k + q/2)` for `q`
-    /// uncached tokens after `k` cached ones.
-    pub fn prefill_pairs(&self) -> f64 {
-        let uncached = f64::from(self.uncached_tokens());
-        uncached * (f64::from(self.cached_tokens) + uncached / 2.0)
-    }
-}
+/// Weight of the newest answer in the moving average of tokens per chunk.
+const CHUNK_ALPHA: f32 = 0.1;
 
 /// What is in flight on one endpoint, summed, at one instant.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +66,7 @@ struct Entry {
     first_token: Option<Time>,
     last_token: Time,
     tokens: u32,
+    tail: Option<Tail>,
 }
 
 impl Entry {
@@ -105,24 +82,34 @@ impl Entry {
 
     /// Output tokens given: seen, or for an answer that is not seen, by elapsed time.
     fn given(&self, now: Time, first: Time, step_ms: Option<f32>) -> f32 {
+        let step_ms = step_ms.or(self.demand.assumed_itl_ms);
         match step_ms.filter(|_| self.first_token.is_none()) {
             Some(step_ms) => now.ms_since(first) / step_ms.max(0.1),
             None => self.tokens as f32,
         }
     }
 
-    /// Output tokens still expected, by the lengths that are longer than what was given. One that
-    /// outlives them all is expected to go on for a quarter of what it has given.
+    /// Output tokens still expected of an answer that has given so many: the mean over the lengths that
+    /// are longer, the longest eighth as a tail; no more than the caller allows.
     fn remaining(&self, given: f32) -> f32 {
-        let longer = self.demand.output_spread.iter().filter(|length| **length > given);
-        let (count, sum) =
-            longer.fold((0.0, 0.0), |(count, sum), length| (count + 1.0, sum + length));
-        let rest =
-            if count > 0.0 { sum / count - given } else { self.demand.output_tokens - given };
-        rest.max(given * if count > 0.0 { 0.0 } else { 0.25 }).max(1.0)
+        let rest = match self.tail {
+            Some(tail) => {
+                let rest = tail.rest(given);
+                let others = self.demand.output_spread[..SPREAD - 1].iter();
+                let longer = others.filter(|length| **length > given);
+                let add = |(count, sum): (f32, f32), length| (count + 1.0, sum + length - given);
+                let (count, sum) = longer.fold((1.0, rest), add);
+                sum / count
+            }
+            None => (self.demand.output_tokens - given).max(given * UNKNOWN_GROWTH),
+        };
+        let most = self.demand.max_output_tokens.map_or(f32::INFINITY, |max| max as f32 - given);
+        rest.min(most).max(1.0)
     }
 }
 
+/// Tokens still expected per token given, of an answer that outlives a mean that is all that is known.
+const UNKNOWN_GROWTH: f32 = 0.25;
 /// The account of one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
@@ -133,6 +120,9 @@ pub(crate) struct InFlight {
     last_token: Option<Time>,
     step_ms: Option<f32>,
     prefill_ms_per_token: Option<f32>,
+    tokens_per_chunk: Option<f32>,
+    /// Answers that have begun.
+    answers: u32,
     rate: Rate,
     recent: Recent,
     /// Entries without a first token.
@@ -187,8 +177,14 @@ impl InFlight {
     fn add(&mut self, demand: Demand, now: Time) -> u32 {
         self.rate.add(now, demand.uncached_tokens() as f32);
         self.prefilling += 1;
-        let entry =
-            Entry { demand, dispatched: now, first_token: None, last_token: now, tokens: 0 };
+        let entry = Entry {
+            demand,
+            dispatched: now,
+            first_token: None,
+            last_token: now,
+            tokens: 0,
+            tail: Tail::of(&demand),
+        };
         if let Some(key) = self.free.pop() {
             self.entries[key as usize] = Some(entry);
             return key;
@@ -257,6 +253,14 @@ impl InFlight {
             (streams + 1.0, kv + (entry.demand.prompt_tokens + entry.tokens) as f32)
         });
         Some(StepSample { step_ms: ms / steps, streams, kv_tokens })
+    }
+
+    /// The endpoint told that an answer of `chunks` pieces had `tokens` tokens.
+    fn told(&mut self, chunks: u32, tokens: u32) {
+        if chunks > 0 && tokens > 0 {
+            let sample = tokens as f32 / chunks as f32;
+            blend(&mut self.tokens_per_chunk, sample, CHUNK_ALPHA);
+        }
     }
 
     pub(crate) fn load(&self, now: Time) -> Load {
@@ -345,6 +349,24 @@ impl Stream {
     pub fn tokens(&self, count: u32, now: Time) -> Option<StepSample> {
         self.endpoint.account(|account| account.tokens(self.key, count, now))
     }
+
+    /// Its answer has begun; which of the endpoint's answers it is, from 1.
+    pub fn answer(&self) -> u32 {
+        self.endpoint.account(|account| {
+            account.answers = account.answers.saturating_add(1);
+            account.answers
+        })
+    }
+
+    /// The endpoint told that its answer, which came in `chunks` pieces, had `tokens` tokens.
+    pub fn told(&self, chunks: u32, tokens: u32) {
+        self.endpoint.account(|account| account.told(chunks, tokens));
+    }
+
+    /// Tokens that one piece of an answer holds on this endpoint, by its last answers; 1 before them.
+    pub fn tokens_per_chunk(&self) -> f32 {
+        self.endpoint.account(|account| account.tokens_per_chunk).unwrap_or(1.0)
+    }
 }
 
 impl Drop for Stream {
@@ -428,6 +450,72 @@ mod tests {
         let _stream = Stream::dispatch(Arc::clone(&endpoint), demand, at(0));
         assert_eq!(endpoint.load(at(49)).prefilling, 1);
         assert_eq!(endpoint.load(at(51)).decoding, 1);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_seen_gives_tokens_at_the_assumed_speed() {
+        let endpoint = endpoint();
+        let demand = Demand {
+            assumed_ttft_ms: Some(50.0),
+            assumed_itl_ms: Some(10.0),
+            output_tokens: 40.0,
+            ..demand(100, 0)
+        };
+        let _stream = Stream::dispatch(Arc::clone(&endpoint), demand, at(0));
+        let load = endpoint.load(at(250));
+        assert_eq!(load.decode_tokens, 120);
+        assert!((load.remaining_tokens - 20.0).abs() < 0.1, "{}", load.remaining_tokens);
+    }
+
+    fn remaining(demand: Demand, given: u32) -> f32 {
+        let endpoint = endpoint();
+        let stream = Stream::dispatch(Arc::clone(&endpoint), demand, at(0));
+        stream.tokens(given, at(1));
+        endpoint.load(at(1)).remaining_tokens
+    }
+
+    /// The middles of the eighths of a Pareto distribution of exponent `shape` from 100 on.
+    fn pareto(shape: f32) -> Demand {
+        let quantile = |at: usize| {
+            let above = (15 - 2 * at) as f32 / 16.0;
+            100.0 * above.powf(-1.0 / shape)
+        };
+        Demand { output_spread: std::array::from_fn(quantile), ..demand(10, 0) }
+    }
+
+    #[test]
+    fn what_a_long_answer_still_gives_grows_with_what_it_has_given() {
+        for shape in [2.5_f32, 4.0] {
+            for given in [400, 1_000, 5_000] {
+                let expected = given as f32 / (shape - 1.0);
+                let rest = remaining(pareto(shape), given);
+                assert!((rest / expected - 1.0).abs() < 0.05, "{shape} {given}: {rest}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_answer_still_gives_has_no_cliff_at_the_end_of_the_known_lengths() {
+        let demand = pareto(3.0);
+        let longest = demand.output_spread[SPREAD - 1] as u32;
+        let mut before = remaining(demand, longest - 60);
+        for given in longest - 59..longest + 60 {
+            let rest = remaining(demand, given);
+            assert!(rest > 20.0 && (rest - before).abs() < 10.0, "{given}: {before} {rest}");
+            before = rest;
+        }
+        // At the start it is the mean of the distribution.
+        let (fresh, mean) = (remaining(demand, 1), 150.0);
+        assert!((fresh / mean - 1.0).abs() < 0.05, "{fresh}");
+    }
+
+    #[test]
+    fn no_answer_is_expected_to_outgrow_what_its_caller_allows() {
+        let bounded = Demand { max_output_tokens: Some(1_200), ..pareto(2.5) };
+        assert!((remaining(bounded, 1_000) - 200.0).abs() < 0.1);
+        assert!((remaining(bounded, 1_200) - 1.0).abs() < 0.1);
+        let by_mean = Demand { max_output_tokens: Some(60), ..demand(10, 0) };
+        assert!((remaining(by_mean, 20) - 40.0).abs() < 0.1);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! unknown, never zero.
 
 mod budget;
+mod demand;
 mod inflight;
 mod page;
 mod pool;
@@ -11,7 +12,8 @@ mod scrape;
 mod snapshot;
 
 pub use budget::{Bin, Budgets};
-pub use inflight::{Demand, Load, StepSample, Stream};
+pub use demand::Demand;
+pub use inflight::{Load, StepSample, Stream};
 pub use page::{Engine, MAX_LABEL_BYTES, MAX_PAGE_BYTES, Page, PageError, read_page};
 pub use pool::{Changed, EndpointState, Pool};
 pub use scrape::{Options, Scheme, ScrapeStats, Scraper};

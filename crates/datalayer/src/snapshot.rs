@@ -17,6 +17,8 @@ pub struct Snapshot {
     pub kv_block_tokens: Option<u32>,
     /// KV-cache blocks in all.
     pub kv_blocks: Option<u32>,
+    /// Requests preempted (retracted) since the engine started.
+    pub preemptions: Option<u32>,
 }
 
 impl Snapshot {

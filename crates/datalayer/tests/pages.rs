@@ -29,9 +29,10 @@ fn with_blocks(snapshot: Snapshot, tokens: u32, blocks: u32) -> Snapshot {
 fn the_captured_pages_of_vllm_0_32_are_read() {
     let idle = read_page(None, IDLE).unwrap();
     assert_eq!(idle.engine, Engine::Vllm);
-    assert_eq!(idle.snapshot, with_blocks(known(0, 0, 0.0), 32, 16384));
+    let unhurt = |snapshot| Snapshot { preemptions: Some(0), ..snapshot };
+    assert_eq!(idle.snapshot, unhurt(with_blocks(known(0, 0, 0.0), 32, 16384)));
     let loaded = read_page(Some(Engine::Vllm), LOADED).unwrap();
-    assert_eq!(loaded.snapshot, with_blocks(known(16, 8, 0.026_857_108), 32, 16384));
+    assert_eq!(loaded.snapshot, unhurt(with_blocks(known(16, 8, 0.026_857_108), 32, 16384)));
     assert_eq!((loaded.kv_suspect, loaded.asleep), (false, false));
     assert_eq!(loaded.snapshot.kv_capacity_tokens(), Some(524_288));
 }
@@ -109,6 +110,21 @@ fn the_block_size_in_use_is_taken_and_never_guessed() {
     assert_eq!(info(differ).kv_blocks, Some(10));
     let two = "vllm:cache_config_info{block_size=\"16\"} 1\nvllm:cache_config_info{block_size=\"32\"} 1\n";
     assert_eq!(snapshot(two).kv_block_tokens, None);
+}
+
+#[test]
+fn preemptions_are_counted_under_the_names_of_each_engine() {
+    let preemptions = |text: &str| snapshot(text).preemptions;
+    let vllm = "vllm:num_preemptions_total{engine=\"0\"} 3.0\n\
+        vllm:num_preemptions_created{engine=\"0\"} 1.7e+09\n\
+        vllm:num_preemptions_total{engine=\"1\"} 4.0\n";
+    assert_eq!(preemptions(vllm), Some(7));
+    for name in ["num_retracted_reqs_total", "num_retracted_requests_total"] {
+        assert_eq!(preemptions(&format!("sglang:{name}{{tp_rank=\"0\"}} 5.0\n")), Some(5));
+    }
+    // A gauge of the last step is no count.
+    assert_eq!(preemptions("sglang:num_running_reqs 1\nsglang:num_retracted_reqs 2\n"), None);
+    assert_eq!(preemptions("vllm:num_requests_running 1\n"), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proto::ext_proc::HeaderMutation;
-use router::{Fault, Head, read_request, read_slo};
+use router::{Fault, Head, read_request, read_scope, read_slo};
 use types::{Api, Request, Slo, SubsetEntry};
 
 use crate::{
@@ -20,6 +20,8 @@ pub(crate) struct Asked {
     /// Whether the request came without an identity.
     is_new_id: bool,
     slo: Slo,
+    /// The tenant or route it belongs to.
+    scope: Option<Arc<str>>,
     /// The endpoints that may serve.
     pub(crate) subset: Option<Vec<SubsetEntry>>,
     explain: bool,
@@ -39,6 +41,7 @@ impl Asked {
             is_new_id: id.is_none(),
             id: id.map_or_else(|| ids.next(), Arc::from),
             slo,
+            scope: read_scope(|name| headers.get(name)),
             subset: None,
             explain: headers.get(EXPLAIN).is_some_and(|value| value.eq_ignore_ascii_case("true")),
             control: headers.control(),
@@ -54,6 +57,7 @@ impl Asked {
             api,
             id: Arc::clone(&self.id),
             slo: self.slo,
+            scope: self.scope.clone(),
             subset: self.subset.take(),
             explain: self.explain,
         };
@@ -71,6 +75,7 @@ impl Asked {
             max_tokens: None,
             blocks: [].into(),
             slo: self.slo,
+            scope: self.scope.clone(),
             subset: self.subset.take(),
             explain: self.explain,
         }

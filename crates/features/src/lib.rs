@@ -5,7 +5,7 @@
 
 mod schema;
 
-pub use schema::{Column, Feature, SCHEMA, View, WIDTH};
+pub use schema::{Column, Feature, SCHEMA, SCHEMA_VERSION, View, WIDTH};
 
 /// One row of features, in [`SCHEMA`] order.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -77,6 +77,10 @@ pub enum Column {
     ArrivingRequests,
 }
 
+/// Version of recorded rows: of the features, of what each means, and of the labels beside them. It
+/// rises whenever a row of before would be misread.
+pub const SCHEMA_VERSION: u32 = 2;
+
 /// Number of features in a row.
 pub const WIDTH: usize = 22;
 

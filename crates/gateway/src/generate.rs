@@ -39,7 +39,8 @@ pub(crate) async fn generate(
         .is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let waits = parts.headers.contains_key(EXPECT);
     let body = body::collect(body, state.options.max_body_bytes, waits).await?;
-    let head = Head { api, id, slo, subset: None, explain };
+    let scope = router::read_scope(|name| headers::text(&parts.headers, name));
+    let head = Head { api, id, slo, scope, subset: None, explain };
     let wanted = router::read_request(head, &body).map_err(|error| Fault::of_body(&error))?;
     headers::keep_for_endpoint(&mut parts.headers);
     parts.headers.insert(REQUEST_ID, id_header);

@@ -26,7 +26,13 @@ pub(crate) const EXPLAIN: HeaderName = HeaderName::from_static("x-slackline-expl
 pub(crate) const EXPLANATION: HeaderName = HeaderName::from_static("x-slackline-explanation");
 
 /// Headers by which a caller steers the router. An endpoint never sees them.
-const CONTROL: [&str; 4] = ["x-slackline-", "x-llm-d-", "x-slo-", "x-gateway-destination-endpoint"];
+const CONTROL: [&str; 5] = [
+    "x-slackline-",
+    "x-llm-d-",
+    "x-slo-",
+    "x-gateway-destination-endpoint",
+    "x-gateway-inference-",
+];
 
 /// Whether `name` concerns one connection only (RFC 9110, section 7.6.1).
 fn is_hop_by_hop(name: &str) -> bool {
@@ -143,6 +149,7 @@ mod tests {
             ("upgrade", "h2c"),
             ("x-gateway-destination-endpoint", "10.0.0.1:1"),
             ("x-gateway-destination-endpoint-subset", "10.0.0.1:1"),
+            ("x-gateway-inference-fairness-id", "team"),
             ("x-llm-d-slo-ttft-ms", "5"),
             ("x-only-here", "1"),
             ("x-slackline-explain", "true"),

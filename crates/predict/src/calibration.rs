@@ -9,10 +9,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::residuals::Residuals;
+
 /// Quantiles that are promised.
 pub const LEVELS: [f32; 4] = [0.5, 0.9, 0.95, 0.99];
-/// Newest residuals kept.
-const WINDOW: usize = 256;
 /// Residuals below which quantiles are guessed.
 pub(crate) const ENOUGH: usize = 24;
 /// Rates of the offsets, in units of the spread of the window.
@@ -23,6 +23,8 @@ const SERVED_RATE: f32 = 0.02;
 const LOSS_MEMORY: f32 = 0.98;
 /// How sharply the better rate is preferred.
 const SHARPNESS: f32 = 4.0;
+/// Promises over which coverage and loss are averaged.
+const JUDGED_MEMORY: f32 = 1_000.0;
 /// Guessed log quantiles before enough residuals.
 const GUESS: [f32; 4] = [0.0, 0.45, 0.6, 0.9];
 
@@ -36,8 +38,7 @@ pub(crate) type Offsets = [f32; LEVELS.len()];
 /// The newest residuals of one target in one regime, and what its promises were worth.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Calibration {
-    ring: Vec<f32>,
-    next: usize,
+    newest: Residuals,
     rates: [[f32; RATES.len()]; LEVELS.len()],
     losses: [[f32; RATES.len()]; LEVELS.len()],
     judged: f32,
@@ -51,9 +52,35 @@ pub(crate) struct Calibration {
 }
 
 impl Calibration {
+    /// Folds in the newest residuals of `other`, and what its promises were worth; offsets are those of
+    /// the one that has judged more.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.judged > self.judged {
+            (self.rates, self.losses, self.served) = (other.rates, other.losses, other.served);
+        }
+        let judged = self.judged + other.judged;
+        if judged > 0.0 {
+            let share = other.judged / judged;
+            let mix = |mine: &mut f32, theirs: f32| *mine += share * (theirs - *mine);
+            for (mine, theirs) in self.covered.iter_mut().zip(other.covered) {
+                mix(mine, theirs);
+            }
+            mix(&mut self.pinball, other.pinball);
+            mix(&mut self.raw_pinball, other.raw_pinball);
+            self.judged = judged.min(JUDGED_MEMORY);
+        }
+        self.widened = self.widened.max(other.widened);
+        self.newest = self.newest.merged(&other.newest);
+    }
+
     /// Residuals held.
     pub(crate) fn len(&self) -> usize {
-        self.ring.len()
+        self.newest.len()
+    }
+
+    /// Starts from residuals that others have seen.
+    pub(crate) fn start_from(&mut self, residuals: &[f32]) {
+        self.newest = residuals.iter().copied().filter(|r| r.is_finite()).collect();
     }
 
     /// A row predicted at `point` with the promises `promised` (both in milliseconds) came out as
@@ -65,17 +92,12 @@ impl Calibration {
         }
         self.adapt(residual);
         self.widened *= WIDENED_MEMORY;
-        if self.ring.len() < WINDOW {
-            self.ring.push(residual);
-        } else {
-            self.ring[self.next] = residual;
-        }
-        self.next = (self.next + 1) % WINDOW;
+        self.newest.push(residual);
     }
 
     /// Moves every offset by what it would have missed or hit.
     fn adapt(&mut self, residual: f32) {
-        if self.ring.len() < ENOUGH {
+        if self.newest.len() < ENOUGH {
             return;
         }
         let head = self.head();
@@ -95,9 +117,8 @@ impl Calibration {
     }
 
     fn judge(&mut self, residual: f32, promised: &Offsets, point: f32) {
-        const MEMORY: f32 = 1_000.0;
-        self.judged = (self.judged + 1.0).min(MEMORY);
-        if self.ring.len() >= ENOUGH {
+        self.judged = (self.judged + 1.0).min(JUDGED_MEMORY);
+        if self.newest.len() >= ENOUGH {
             let head = self.head();
             let spread = (head[1] - head[0]).max(0.01);
             for (at, level) in LEVELS.into_iter().enumerate().skip(1) {
@@ -111,25 +132,18 @@ impl Calibration {
         }
         let in_ms = |offset: f32| pinball(residual.exp(), offset.exp(), 0.9) * point;
         self.pinball += (in_ms(promised[1]) - self.pinball) / self.judged;
-        let raw = if self.ring.len() < ENOUGH { GUESS[1] } else { self.head()[1] };
+        let raw = if self.newest.len() < ENOUGH { GUESS[1] } else { self.head()[1] };
         self.raw_pinball += (in_ms(raw) - self.raw_pinball) / self.judged;
     }
 
-    /// Quantiles of the window: rank `⌈q·(n + 1)⌉` of `n` residuals, which is exceeded by `1 − q` of the
-    /// next where past and future are exchangeable.
+    /// Quantiles of the window.
     fn head(&self) -> Offsets {
-        let mut sorted = self.ring.clone();
-        sorted.sort_unstable_by(f32::total_cmp);
-        let n = sorted.len();
-        LEVELS.map(|level| {
-            let rank = (level * (n as f32 + 1.0)).ceil() as usize;
-            sorted.get(rank.clamp(1, n.max(1)) - 1).copied().unwrap_or(0.0)
-        })
+        LEVELS.map(|level| self.newest.quantile(level))
     }
 
     /// Log offsets of the quantiles, never decreasing.
     pub(crate) fn offsets(&self) -> Offsets {
-        if self.ring.len() < ENOUGH {
+        if self.newest.len() < ENOUGH {
             return GUESS;
         }
         let mut offsets = self.head();
@@ -169,9 +183,7 @@ impl Calibration {
 
     /// Median absolute relative error; `None` before the first residual.
     pub(crate) fn median_error(&self) -> Option<f32> {
-        let mut errors: Vec<f32> = self.ring.iter().map(|r| (r.exp() - 1.0).abs()).collect();
-        errors.sort_unstable_by(f32::total_cmp);
-        errors.get(errors.len() / 2).copied()
+        self.newest.median_error()
     }
 }
 

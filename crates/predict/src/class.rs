@@ -4,9 +4,10 @@ use features::FeatureRow;
 use types::Millis;
 
 use crate::{
-    calibration::{LEVELS, Offsets},
-    target::{Forecast, Served},
+    calibration::LEVELS,
+    target::{Factors, Forecast, Served},
     terms,
+    trust::Trust,
 };
 
 /// Quantiles of one latency, in milliseconds, by [`LEVELS`](crate::LEVELS): p50, p90, p95, p99.
@@ -14,8 +15,8 @@ use crate::{
 pub struct Quantiles(pub [f32; LEVELS.len()]);
 
 impl Quantiles {
-    fn of(point: f32, offsets: &Offsets) -> Self {
-        Self(offsets.map(|offset| point * offset.exp()))
+    fn of(point: f32, factors: &Factors) -> Self {
+        Self(factors.map(|factor| point * factor))
     }
 
     /// Median.
@@ -67,6 +68,23 @@ pub struct Prediction {
     pub itl_growth_ms: f32,
     /// Labels behind it, the fewer of the two targets.
     pub labels: u32,
+    /// What it comes from.
+    pub source: Source,
+    /// How far it may be trusted.
+    pub trust: Trust,
+}
+
+/// What a prediction comes from.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Labels of the endpoint's own class.
+    #[default]
+    Learned,
+    /// Labels of all classes of the model.
+    Pooled,
+    /// What was known of the class before its first rows.
+    Prior,
 }
 
 /// A class as it predicts.
@@ -74,6 +92,8 @@ pub struct Prediction {
 pub(crate) struct ServedClass {
     pub(crate) ttft: Served,
     pub(crate) itl: Served,
+    /// Whether it has started from a prior.
+    pub(crate) grown: bool,
 }
 
 /// What was predicted for the request that was sent, kept until its label comes.
@@ -89,27 +109,56 @@ impl ServedClass {
     }
 
     pub(crate) fn predict(&self, slot: u32, row: &FeatureRow) -> Prediction {
-        let (own, ttft_factor, ttft_offsets) = self.ttft.predict(slot, row);
-        let (with, itl_factor, itl_offsets) = self.itl.predict(slot, row);
+        let ttft = self.ttft.predict(slot, row);
+        let itl = self.itl.predict(slot, row);
         // What-if questions go to the base, which may be asked anything, on the scale of what is served.
-        let ttft_scale = ttft_factor * ttft_offsets[0].exp();
-        let itl_scale = itl_factor * itl_offsets[0].exp();
-        let pending = self.ttft.base(&terms::without_own(row));
-        let idle = self.ttft.base(&terms::without_any(row));
-        let without = self.itl.base(&terms::itl_without(row));
+        let ttft_scale = ttft.factor * ttft.factors[0];
+        let itl_scale = itl.factor * itl.factors[0];
+        let pending = self.ttft.base(&terms::without_own(&ttft.terms, row));
+        let idle = self.ttft.base(&terms::without_any(&ttft.terms));
+        let without = self.itl.base(&terms::itl_without(&itl.terms, row));
         Prediction {
-            ttft: Quantiles::of(own * ttft_factor, &ttft_offsets),
-            itl: Quantiles::of(with * itl_factor, &itl_offsets),
-            prefill_ms: (own - pending).max(0.0) * ttft_scale,
+            ttft: Quantiles::of(ttft.base * ttft.factor, ttft.factors),
+            itl: Quantiles::of(itl.base * itl.factor, itl.factors),
+            prefill_ms: (ttft.base - pending).max(0.0) * ttft_scale,
             pending_ms: (pending - idle).max(0.0) * ttft_scale,
             itl_without_ms: without * itl_scale,
-            itl_growth_ms: (with - without).max(0.0) * itl_scale,
+            itl_growth_ms: (itl.base - without).max(0.0) * itl_scale,
             labels: self.labels(),
+            source: Source::Learned,
+            trust: Trust::of(
+                row,
+                self.ttft.covers(&ttft.terms) && self.itl.covers(&itl.terms),
+                self.ttft.is_calibrated() && self.itl.is_calibrated(),
+            ),
         }
     }
 
     pub(crate) fn forecasts(&self, slot: u32, row: &FeatureRow) -> Forecasts {
         Forecasts { ttft: self.ttft.forecast(slot, row), itl: self.itl.forecast(slot, row) }
+    }
+}
+
+impl Prediction {
+    /// The same of a class that is `scale` times as slow.
+    pub(crate) fn on_scale(self, scale: f32) -> Self {
+        let all = |quantiles: Quantiles| Quantiles(quantiles.0.map(|ms| ms * scale));
+        Self {
+            ttft: all(self.ttft),
+            itl: all(self.itl),
+            prefill_ms: self.prefill_ms * scale,
+            pending_ms: self.pending_ms * scale,
+            itl_without_ms: self.itl_without_ms * scale,
+            itl_growth_ms: self.itl_growth_ms * scale,
+            ..self
+        }
+    }
+}
+
+impl Forecasts {
+    /// The same of a class that is `scale` times as slow.
+    pub(crate) fn on_scale(self, scale: f32) -> Self {
+        Self { ttft: self.ttft.on_scale(scale), itl: self.itl.on_scale(scale) }
     }
 }
 

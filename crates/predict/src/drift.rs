@@ -4,12 +4,12 @@
 //! their ratio, less the endpoint's own bias, summed both ways beyond an allowance (two-sided CUSUM, Page
 //! 1954). A sum over the threshold is a change: the mean residual since the sum left zero is its size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use regress::{Kind, Regressor};
+use regress::{Kind, Regressor, Scale};
 use serde_json::Value;
 
-use crate::load::LoadError;
+use crate::{load::LoadError, sound::check_latency};
 
 /// Terms of the step model: `[1, streams, KV tokens in thousands]`.
 pub(crate) const STEP_WIDTH: usize = 3;
@@ -82,7 +82,8 @@ impl Drift {
 
     /// Takes a sample of endpoint `slot`; the size of the change (log) if it shows one.
     pub(crate) fn observe(&mut self, slot: u32, sample: &Step) -> Option<f32> {
-        if !(sample.step_ms.is_finite() && sample.step_ms > 0.0) {
+        let others = [sample.streams, sample.kv_tokens];
+        if check_latency(sample.step_ms).is_err() || !others.iter().all(|x| x.is_finite()) {
             return None;
         }
         let terms = terms(sample);
@@ -105,6 +106,17 @@ impl Drift {
         None
     }
 
+    /// Starts from the step model of a class `1 / scale` times as slow, at the weight of `strength`
+    /// samples. Endpoints are watched from as many samples as without it: it may be off.
+    pub(crate) fn start_from(&mut self, saved: &Value, scale: f32, strength: f32) {
+        let row = vec![1.0; STEP_WIDTH];
+        let scale = Scale { labels: f64::from(strength), label: f64::from(scale), row };
+        if let Some(model) = &mut self.model {
+            // One that it does not fit stays as it is, and learns from nothing.
+            let _ = model.start_from(saved, &scale);
+        }
+    }
+
     /// The step model and how many samples it has seen.
     pub(crate) fn save(&self) -> (Option<Value>, u32) {
         (self.model.as_ref().map(|model| model.save()), self.samples)
@@ -123,8 +135,19 @@ impl Drift {
         Ok(())
     }
 
-    pub(crate) fn forget(&mut self, slot: u32) {
-        self.watched.remove(&slot);
+    /// Folds in what `other` has learned of steps, and watches what it watches.
+    pub(crate) fn merge(&mut self, other: &Self) -> regress::Result<()> {
+        if let (Some(mine), Some(theirs)) = (&mut self.model, &other.model) {
+            mine.merge(&theirs.save())?;
+            self.samples = self.samples.saturating_add(other.samples);
+        }
+        self.watched.extend(&other.watched);
+        self.changes += other.changes;
+        Ok(())
+    }
+
+    pub(crate) fn keep_only(&mut self, live: &BTreeSet<u32>) {
+        self.watched.retain(|slot, _| live.contains(slot));
     }
 
     /// Changes noticed since the start.

@@ -1,24 +1,32 @@
 //! Learns from tickets that met their outcome, and publishes what it knows.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
-use features::FeatureRow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Accelerator, Role};
 
 use crate::{
-    class::{Forecasts, Prediction, ServedClass},
+    class::{Forecasts, ServedClass},
     drift::{Drift, STEP_WIDTH, Step},
+    experts::{Kinds, PER_ENDPOINT},
+    joint::{Joint, SavedJoint},
     key::ClassKey,
     load::LoadError,
     models::{ForModel, Models},
     outputs::OutputLengths,
+    prior::{self, Fit, PriorSource, Priors, Ready, Taught},
     regime::Regime,
     report::{ClassError, Promoted, TargetError},
+    scopes::Scopes,
+    shaped::Shape,
     target::{Saved, TargetModel},
     terms::Target,
-    window::{Refit, Refitted},
+    ticket::{Outcome, Ticket},
+    window::Place,
 };
 
 /// Tuning of the learner.
@@ -28,10 +36,15 @@ pub struct Options {
     /// Online regressors, by name. All learn every row; the last is the base, which the others must beat
     /// to serve and which tree ensembles correct.
     pub regressors: Vec<String>,
+    /// Models made for engines, by name: `twin` rolls the queue forward, `overload` reads off how fast a
+    /// queue drains, `endpoint-rls` has weights for each endpoint, shrunk towards those of its class.
+    pub experts: Vec<String>,
     /// Batch regressors, by name, fitted anew in the background.
     pub batch: Vec<String>,
     /// Labels from which a class predicts by itself.
     pub min_labels: u32,
+    /// Where priors are read from, by whoever builds the learner: `builtin`, `none` or a file.
+    pub priors: PriorSource,
 }
 
 impl Default for Options {
@@ -39,56 +52,33 @@ impl Default for Options {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Self {
             regressors: names(&["mean", "rls"]),
+            experts: names(&["twin", "overload", PER_ENDPOINT]),
             batch: names(&["elastic-net", "random-forest", "boosted-trees"]),
             min_labels: 20,
+            priors: PriorSource::Builtin,
         }
     }
 }
 
-/// The row a prediction was made from, kept until its label arrives.
-///
-/// Consumed by [`Learner::learn`], so no outcome can be learned twice.
 #[derive(Debug)]
-pub struct Ticket {
-    /// Class of the endpoint it went to.
-    pub class: ClassKey,
-    /// Slot of that endpoint.
-    pub slot: u32,
-    /// The row.
-    pub row: FeatureRow,
-    /// What was predicted, if anything was.
-    pub prediction: Option<Prediction>,
-    /// What every model said, if anything was predicted.
-    pub forecasts: Option<Box<Forecasts>>,
-}
-
-/// What then happened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    /// Time to first token, where it was seen.
-    pub ttft_ms: Option<f32>,
-    /// Mean time between tokens, where at least two were seen.
-    pub itl_ms: Option<f32>,
-    /// Output tokens of an answer that ended by itself.
-    pub output_tokens: Option<u32>,
-    /// Bytes and tokens of the prompt, where the endpoint told the tokens.
-    pub prompt: Option<(u32, u32)>,
-}
-
-#[derive(Debug)]
-struct Class {
-    ttft: TargetModel,
-    itl: TargetModel,
-    drift: Drift,
+pub(crate) struct Class {
+    pub(crate) ttft: TargetModel,
+    pub(crate) itl: TargetModel,
+    pub(crate) joint: Joint,
+    pub(crate) drift: Drift,
+    /// Whether it has started from a prior.
+    pub(crate) grown: bool,
     served: Arc<ServedClass>,
-    stale: bool,
+    pub(crate) stale: bool,
 }
 
+/// What is known of one model.
 #[derive(Debug, Default)]
-struct OneModel {
-    classes: BTreeMap<ClassKey, Class>,
-    pooled: Option<Class>,
-    outputs: OutputLengths,
+pub(crate) struct OneModel {
+    pub(crate) classes: BTreeMap<ClassKey, Class>,
+    pub(crate) pooled: Option<Class>,
+    pub(crate) outputs: OutputLengths,
+    pub(crate) scopes: Scopes,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -102,6 +92,8 @@ struct SavedLearner {
 struct SavedModel {
     name: String,
     outputs: OutputLengths,
+    #[serde(default)]
+    scopes: Scopes,
     pooled: Option<SavedClass>,
     /// By accelerator and role.
     classes: Vec<(String, String, SavedClass)>,
@@ -112,36 +104,42 @@ struct SavedClass {
     ttft: Saved,
     itl: Saved,
     drift: (Option<Value>, u32),
+    #[serde(default)]
+    joint: Option<SavedJoint>,
+    #[serde(default)]
+    grown: bool,
 }
 
 fn columns() -> Vec<String> {
     features::SCHEMA.iter().map(|feature| feature.name.to_owned()).collect()
 }
 
-#[derive(Debug)]
-struct Kinds {
-    online: Vec<regress::Kind>,
-    batch: Vec<&'static regress::BatchKind>,
-    step: regress::Kind,
-}
-
 /// All models, as they learn.
 #[derive(Debug)]
 pub struct Learner {
-    kinds: Kinds,
+    pub(crate) kinds: Kinds,
+    of_pool: Kinds,
     min_labels: u32,
-    models: BTreeMap<Arc<str>, OneModel>,
+    ready: Arc<Ready>,
+    pub(crate) models: BTreeMap<Arc<str>, OneModel>,
+    /// Fits that wait, longest first; each at most once, so at most two for each class.
+    pub(crate) due: VecDeque<Place>,
 }
 
 /// Most models (by name) that are learned; requests for more are routed but not learned from, since a
 /// caller chooses the name.
-const MAX_MODELS: usize = 64;
+pub(crate) const MAX_MODELS: usize = 64;
 /// Most classes of one model.
-const MAX_CLASSES: usize = 64;
+pub(crate) const MAX_CLASSES: usize = 64;
 
 impl Learner {
     /// A learner that knows nothing; an unknown regressor is an error.
     pub fn new(options: &Options) -> regress::Result<Self> {
+        Self::with_priors(options, Arc::default())
+    }
+
+    /// A learner whose classes start from `priors`, where one fits.
+    pub fn with_priors(options: &Options, priors: Arc<Priors>) -> regress::Result<Self> {
         let online: Vec<_> =
             options.regressors.iter().map(|name| regress::kind(name)).collect::<Result<_, _>>()?;
         if online.is_empty() {
@@ -151,13 +149,61 @@ impl Learner {
             let found = regress::BATCH.iter().find(|kind| kind.name == name);
             found.ok_or_else(|| regress::Error::Unknown(name.clone()))
         });
-        let kinds =
-            Kinds { online, batch: batch.collect::<Result<_, _>>()?, step: regress::kind("rls")? };
-        Ok(Self { kinds, min_labels: options.min_labels.max(1), models: BTreeMap::new() })
+        let mut kinds = Kinds {
+            online,
+            shapes: Vec::new(),
+            per_endpoint: false,
+            batch: batch.collect::<Result<_, _>>()?,
+            step: regress::kind("rls")?,
+        };
+        for name in &options.experts {
+            match Shape::ALL.into_iter().find(|shape| shape.name() == name) {
+                Some(shape) => kinds.shapes.push(shape),
+                None if name == PER_ENDPOINT => kinds.per_endpoint = true,
+                None => return Err(regress::Error::Unknown(name.clone())),
+            }
+        }
+        let names = kinds.names();
+        if let Some(twice) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name))
+        {
+            return Err(regress::Error::Twice(twice.1));
+        }
+        let served = |prior| {
+            let mut class = Class::new(&kinds);
+            class.start_from(&kinds, &Fit::exact(prior)).then(|| class.served())
+        };
+        let served = priors.iter().map(served).collect();
+        let ready = Arc::new(Ready { priors, served });
+        let min_labels = options.min_labels.max(1);
+        let of_pool = kinds.of_pool();
+        Ok(Self {
+            kinds,
+            of_pool,
+            min_labels,
+            ready,
+            models: BTreeMap::new(),
+            due: VecDeque::new(),
+        })
     }
 
-    /// Teaches every model of the class what came of `ticket`. Tells which models serve anew.
+    /// One of the same models that knows nothing.
+    pub(crate) fn fresh(&self) -> Self {
+        Self {
+            kinds: self.kinds.clone(),
+            of_pool: self.of_pool.clone(),
+            min_labels: self.min_labels,
+            ready: Arc::clone(&self.ready),
+            models: BTreeMap::new(),
+            due: VecDeque::new(),
+        }
+    }
+
+    /// Teaches every model of the class what came of `ticket`. Tells which models serve anew. An outcome
+    /// that cannot be true changes nothing; [`Outcome::check`] says what is wrong with it.
     pub fn learn(&mut self, ticket: &Ticket, outcome: &Outcome) -> Vec<Promoted> {
+        if outcome.check_values(&ticket.row).is_err() {
+            return Vec::new();
+        }
         let known = self.models.len();
         let model = match self.models.get_mut(&ticket.class.model) {
             Some(model) => model,
@@ -168,24 +214,36 @@ impl Learner {
         };
         if let Some(tokens) = outcome.output_tokens {
             model.outputs.push(tokens);
+            if let Some(scope) = &ticket.scope {
+                model.scopes.push(scope, tokens);
+            }
         }
         if let Some((bytes, tokens)) = outcome.prompt {
             model.outputs.push_prompt(bytes, tokens);
         }
-        let kinds = &self.kinds;
-        let fresh = || Class::new(kinds);
-        model.pooled.get_or_insert_with(fresh).learn(ticket, outcome, None);
+        let pooled = model.pooled.get_or_insert_with(|| Class::new(&self.of_pool));
+        pooled.learn(ticket, outcome, None);
         let classes = model.classes.len();
-        let forecasts = ticket.forecasts.as_deref();
-        if let Some(class) = model.classes.get_mut(&ticket.class) {
-            return class.learn(ticket, outcome, forecasts);
+        let class = match model.classes.get_mut(&ticket.class) {
+            Some(class) => class,
+            None if classes < MAX_CLASSES => {
+                let mut class = Class::new(&self.kinds);
+                let name = &ticket.class.model;
+                if let Some(fit) = self.ready.priors.find(name, &ticket.class.accelerator) {
+                    class.start_from(&self.kinds, &fit);
+                }
+                model.classes.entry(ticket.class.clone()).or_insert(class)
+            }
+            None => return Vec::new(),
+        };
+        let promoted = class.learn(ticket, outcome, ticket.forecasts.as_deref());
+        for target in class.fallen_due() {
+            let place = Place { class: ticket.class.clone(), target };
+            if !self.due.contains(&place) {
+                self.due.push_back(place);
+            }
         }
-        if classes < MAX_CLASSES {
-            let mut class = fresh();
-            class.learn(ticket, outcome, forecasts);
-            model.classes.insert(ticket.class.clone(), class);
-        }
-        Vec::new()
+        promoted
     }
 
     /// Takes a sample of an endpoint's steps; the size of a change (log) if it shows one. The endpoint's
@@ -199,64 +257,19 @@ impl Learner {
         Some(shift)
     }
 
-    /// The fits that are due; each is to be run and handed to [`Learner::install`].
-    pub fn take_refits(&mut self) -> Vec<Refit> {
-        let mut due = Vec::new();
-        for (name, model) in &mut self.models {
-            let classes = model.classes.iter_mut().map(|(key, class)| (Some(key.clone()), class));
-            let pooled = model.pooled.iter_mut().map(|class| (None, class));
-            for (key, class) in classes.chain(pooled) {
-                for (target, of) in [(Target::Ttft, &mut class.ttft), (Target::Itl, &mut class.itl)]
-                {
-                    if !self.kinds.batch.is_empty() && of.rows.take_due() {
-                        let batch = self.kinds.batch.clone();
-                        let which = (Arc::clone(name), key.clone(), target);
-                        let experts = &of.experts;
-                        due.push(Refit::new(which, batch, &of.rows, |t| experts.base_now(t)));
-                    }
-                }
-            }
-        }
-        due
-    }
-
-    /// Puts freshly fitted models in place of the older ones. They serve once they have proved better.
-    /// One that could not be fitted leaves the older one in place and is named in the answer.
-    pub fn install(&mut self, refitted: Refitted) -> Vec<regress::Error> {
-        let Some(model) = self.models.get_mut(&refitted.model) else { return Vec::new() };
-        let class = match &refitted.class {
-            Some(key) => model.classes.get_mut(key),
-            None => model.pooled.as_mut(),
-        };
-        let Some(class) = class else { return Vec::new() };
-        let target = match refitted.target {
-            Target::Ttft => &mut class.ttft,
-            Target::Itl => &mut class.itl,
-        };
-        class.stale = true;
-        let mut failed = Vec::new();
-        for ((_, place), fitted) in target.experts.batch.iter_mut().zip(refitted.models) {
-            match fitted {
-                Ok(fitted) => *place = Some(Arc::from(fitted)),
-                Err(error) => failed.push(error),
-            }
-        }
-        failed
-    }
-
     /// Names of the models that learn each target, in the order of forecasts.
     pub fn model_names(&self) -> Vec<&'static str> {
-        let online = self.kinds.online.iter().map(|kind| kind.name);
-        online.chain(self.kinds.batch.iter().map(|kind| kind.name)).collect()
+        self.kinds.names()
     }
 
-    /// Forgets what belongs to one endpoint alone.
-    pub fn forget(&mut self, slot: u32) {
+    /// Forgets what belongs to endpoints alone that are not `live`. To be told whenever one goes: a label
+    /// that comes after its endpoint has gone is remembered until the next one goes.
+    pub fn keep_only(&mut self, live: &BTreeSet<u32>) {
         for model in self.models.values_mut() {
             for class in model.classes.values_mut().chain(&mut model.pooled) {
-                class.ttft.forget(slot);
-                class.itl.forget(slot);
-                class.drift.forget(slot);
+                class.ttft.keep_only(live);
+                class.itl.keep_only(live);
+                class.drift.keep_only(live);
                 class.stale = true;
             }
         }
@@ -264,7 +277,12 @@ impl Learner {
 
     /// What is known now, to be read by the request path.
     pub fn publish(&mut self) -> Models {
-        let mut published = Models::default();
+        let empty = ForModel { min_labels: self.min_labels, ..ForModel::default() };
+        let mut published = Models {
+            by_model: BTreeMap::new(),
+            empty: Arc::new(empty),
+            ready: Arc::clone(&self.ready),
+        };
         for (name, model) in &mut self.models {
             let for_model = ForModel {
                 classes: model
@@ -274,8 +292,10 @@ impl Learner {
                     .collect(),
                 pooled: model.pooled.as_mut().map(Class::served),
                 lengths: model.outputs.lengths(),
+                scopes: model.scopes.served(),
                 bytes_per_token: Some(model.outputs.bytes_per_token()),
                 min_labels: self.min_labels,
+                bare: self.ready.of(name),
             };
             published.by_model.insert(Arc::clone(name), Arc::new(for_model));
         }
@@ -289,10 +309,13 @@ impl Learner {
             ttft: class.ttft.save(name_of),
             itl: class.itl.save(name_of),
             drift: class.drift.save(),
+            joint: class.joint.save(),
+            grown: class.grown,
         };
         let models = self.models.iter().map(|(name, model)| SavedModel {
             name: name.to_string(),
             outputs: model.outputs.clone(),
+            scopes: model.scopes.clone(),
             pooled: model.pooled.as_ref().map(class),
             classes: model
                 .classes
@@ -315,14 +338,16 @@ impl Learner {
         slot_of: &dyn Fn(&str) -> Option<u32>,
     ) -> Result<(), LoadError> {
         let saved: SavedLearner = serde_json::from_slice(saved)?;
-        if saved.columns != columns() {
-            return Err(LoadError::Features);
+        if let Some(error) = LoadError::columns(&saved.columns, &columns()) {
+            return Err(error);
         }
-        let class = |saved: SavedClass| {
-            let mut class = Class::new(&self.kinds);
+        let class = |kinds: &Kinds, saved: SavedClass| {
+            let mut class = Class::new(kinds);
             class.ttft.restore(saved.ttft, slot_of)?;
             class.itl.restore(saved.itl, slot_of)?;
             class.drift.restore(&self.kinds.step, saved.drift)?;
+            class.joint.restore(saved.joint)?;
+            class.grown = saved.grown;
             class.stale = true;
             Ok::<_, LoadError>(class)
         };
@@ -330,8 +355,9 @@ impl Learner {
         for saved in saved.models.into_iter().take(MAX_MODELS) {
             let name: Arc<str> = saved.name.into();
             let mut model = OneModel {
-                pooled: saved.pooled.map(class).transpose()?,
+                pooled: saved.pooled.map(|saved| class(&self.of_pool, saved)).transpose()?,
                 outputs: saved.outputs,
+                scopes: saved.scopes,
                 ..OneModel::default()
             };
             for (accelerator, role, of) in saved.classes.into_iter().take(MAX_CLASSES) {
@@ -340,11 +366,12 @@ impl Learner {
                     accelerator: Accelerator::new(&accelerator),
                     role: Role::from_label(Some(&role)),
                 };
-                model.classes.insert(key, class(of)?);
+                model.classes.insert(key, class(&self.kinds, of)?);
             }
             models.insert(name, model);
         }
         self.models = models;
+        self.due.clear();
         Ok(())
     }
 
@@ -364,11 +391,34 @@ impl Learner {
 
 impl Class {
     fn new(kinds: &Kinds) -> Self {
-        let target = |target| TargetModel::new(target, &kinds.online, &kinds.batch);
+        let target = |target| TargetModel::new(target, kinds);
         let (ttft, itl) = (target(Target::Ttft), target(Target::Itl));
-        let served = Arc::new(ServedClass { ttft: ttft.publish(), itl: itl.publish() });
+        let (ttft_served, itl_served) = (ttft.publish(), itl.publish());
+        let served = Arc::new(ServedClass { ttft: ttft_served, itl: itl_served, grown: false });
         let drift = Drift::new((kinds.step.build)(STEP_WIDTH, &Value::Null).ok());
-        Self { ttft, itl, drift, served, stale: false }
+        let joint = Joint::new(kinds.step);
+        Self { ttft, itl, joint, drift, grown: false, served, stale: false }
+    }
+
+    /// Takes over what a prior knows; `false`, and nothing has changed, if its models cannot.
+    fn start_from(&mut self, kinds: &Kinds, fit: &Fit<'_>) -> bool {
+        let Fit { prior, scale, strength, .. } = *fit;
+        let of = |target| prior::scale(target, scale, strength);
+        let mut fresh = Self::new(kinds);
+        let starts = |of: &mut TargetModel, taught: &Taught, scale: &regress::Scale| {
+            let saved = (&*taught.regressor, &taught.state);
+            of.start_from(saved, &taught.residuals, scale).unwrap_or(false)
+        };
+        if !(starts(&mut fresh.ttft, &prior.ttft, &of(Target::Ttft))
+            && starts(&mut fresh.itl, &prior.itl, &of(Target::Itl)))
+        {
+            return false;
+        }
+        if let Some(step) = &prior.step {
+            fresh.drift.start_from(step, scale, strength);
+        }
+        *self = Self { grown: true, stale: true, ..fresh };
+        true
     }
 
     fn learn(
@@ -377,7 +427,6 @@ impl Class {
         outcome: &Outcome,
         forecasts: Option<&Forecasts>,
     ) -> Vec<Promoted> {
-        let sound = |label: &f32| label.is_finite() && *label > 0.0;
         let mut promoted = Vec::new();
         let mut tell = |target: Target, champion: Option<(Regime, &'static str)>| {
             if let Some((regime, champion)) = champion {
@@ -389,22 +438,41 @@ impl Class {
                 });
             }
         };
-        if let Some(ttft_ms) = outcome.ttft_ms.filter(sound) {
+        if let Some(ttft_ms) = outcome.ttft_ms {
             let forecast = forecasts.map(|f| &f.ttft);
+            self.joint.learn_part(Target::Ttft, &ticket.row, ttft_ms);
             tell(Target::Ttft, self.ttft.learn(ticket.slot, &ticket.row, ttft_ms, forecast));
         }
-        if let Some(itl_ms) = outcome.itl_ms.filter(sound) {
+        if let Some(itl_ms) = outcome.itl_ms {
             let forecast = forecasts.map(|f| &f.itl);
+            self.joint.learn_part(Target::Itl, &ticket.row, itl_ms);
             tell(Target::Itl, self.itl.learn(ticket.slot, &ticket.row, itl_ms, forecast));
+        }
+        if let Some(ms) = outcome.itl_so_far {
+            self.itl.learn_early(ticket.slot, &ticket.row, ms, forecasts.map(|f| &f.itl));
+        }
+        if let Some(split) = outcome.e2e.and_then(|whole| self.joint.learn(&ticket.row, whole)) {
+            // Parts that a model has told are no truth to judge models by.
+            self.ttft.learn(ticket.slot, &ticket.row, split.ttft_ms, None);
+            if let Some(itl_ms) = split.itl_ms {
+                self.itl.learn(ticket.slot, &ticket.row, itl_ms, None);
+            }
         }
         self.stale = true;
         promoted
     }
 
+    /// The targets for which a fit has fallen due since this was last asked.
+    fn fallen_due(&mut self) -> impl Iterator<Item = Target> + use<> {
+        let ttft = self.ttft.rows.has_fallen_due().then_some(Target::Ttft);
+        let itl = self.itl.rows.has_fallen_due().then_some(Target::Itl);
+        ttft.into_iter().chain(itl)
+    }
+
     fn served(&mut self) -> Arc<ServedClass> {
         if self.stale {
-            self.served =
-                Arc::new(ServedClass { ttft: self.ttft.publish(), itl: self.itl.publish() });
+            let (ttft, itl) = (self.ttft.publish(), self.itl.publish());
+            self.served = Arc::new(ServedClass { ttft, itl, grown: self.grown });
             self.stale = false;
         }
         Arc::clone(&self.served)

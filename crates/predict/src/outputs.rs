@@ -1,4 +1,4 @@
-//! How long answers are, and how many bytes of a prompt make a token.
+//! How long the answers of a model are, and how many bytes of a prompt make a token.
 
 use std::collections::VecDeque;
 
@@ -66,6 +66,17 @@ impl OutputLengths {
         self.bytes_per_token += (ratio - self.bytes_per_token) / self.prompts;
     }
 
+    /// Folds in the newest answers and the prompts of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.newest = newest_of(&self.newest, &other.newest, WINDOW);
+        let prompts = self.prompts + other.prompts;
+        if prompts > 0.0 {
+            let share = other.prompts / prompts;
+            self.bytes_per_token += share * (other.bytes_per_token - self.bytes_per_token);
+            self.prompts = prompts.min(MEMORY);
+        }
+    }
+
     /// Bytes of prompt text per token.
     pub fn bytes_per_token(&self) -> f32 {
         self.bytes_per_token
@@ -73,20 +84,50 @@ impl OutputLengths {
 
     /// The distribution now.
     pub fn lengths(&self) -> Lengths {
-        let mut sorted: Vec<u32> = self.newest.iter().copied().collect();
+        Lengths::of(self.newest.iter().copied())
+    }
+}
+
+/// The newest `most` of two runs of values, oldest first, in turn from the newest on.
+pub(crate) fn newest_of<T: Copy>(
+    mine: &VecDeque<T>,
+    theirs: &VecDeque<T>,
+    most: usize,
+) -> VecDeque<T> {
+    let (mut mine, mut theirs) = (mine.iter().rev(), theirs.iter().rev());
+    let mut newest = VecDeque::with_capacity(most);
+    while newest.len() < most {
+        let before = newest.len();
+        for value in [mine.next(), theirs.next()].into_iter().flatten().take(most - before) {
+            newest.push_front(*value);
+        }
+        if newest.len() == before {
+            break;
+        }
+    }
+    newest
+}
+
+impl Lengths {
+    /// The distribution of which `lengths` are a sample.
+    pub(crate) fn of(lengths: impl Iterator<Item = u32>) -> Self {
+        let mut sorted: Vec<u32> = lengths.collect();
         sorted.sort_unstable();
         let mut spread = [0.0; LENGTHS];
-        if sorted.len() >= LENGTHS {
+        if !sorted.is_empty() {
             for (at, length) in spread.iter_mut().enumerate() {
                 // The middle of each eighth.
                 *length = sorted[(2 * at + 1) * sorted.len() / (2 * LENGTHS)] as f32;
             }
         }
-        Lengths { spread, sorted }
+        Self { spread, sorted }
     }
-}
 
-impl Lengths {
+    /// Answers behind it.
+    pub(crate) fn answers(&self) -> usize {
+        self.sorted.len()
+    }
+
     /// What is expected of an answer that may give at most `max_tokens`.
     pub fn expected(&self, max_tokens: Option<u32>) -> Expected {
         let bound = max_tokens.map_or(f32::INFINITY, |max| max as f32);
@@ -95,7 +136,24 @@ impl Lengths {
             0 => BEFORE_FIRST.min(bound),
             count => bounded.sum::<f32>() / count as f32,
         };
-        Expected { mean: mean.max(1.0), spread: self.spread.map(|length| length.min(bound)) }
+        let enough = self.sorted.len() >= LENGTHS;
+        let spread = self.spread.map(|length| if enough { length.min(bound) } else { 0.0 });
+        Expected { mean: mean.max(1.0), spread }
+    }
+}
+
+impl Expected {
+    /// What is expected where `own` counts by `share` (`0.0..=1.0`) and `self` by the rest: means and
+    /// quantiles are averaged, so that the shape of both is kept.
+    pub(crate) fn blend(self, own: Self, share: f32) -> Self {
+        let mix = |all: f32, own: f32| all + share * (own - all);
+        let known = |of: &Self| of.spread[LENGTHS - 1] > 0.0;
+        let spread = if known(&self) && known(&own) {
+            std::array::from_fn(|at| mix(self.spread[at], own.spread[at]))
+        } else {
+            self.spread
+        };
+        Self { mean: mix(self.mean, own.mean), spread }
     }
 }
 

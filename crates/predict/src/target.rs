@@ -1,28 +1,33 @@
 //! One target (TTFT or ITL) of one class: its models, which of them serves in which regime, its
 //! calibration and the correction of each endpoint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use features::FeatureRow;
-use regress::{BatchKind, Kind};
+use regress::Scale;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     calibration::{Calibration, ENOUGH, Offsets},
-    experts::{Experts, MAX_EXPERTS, Published, Raws},
+    correction::Correction,
+    experts::{Experts, Kinds, MAX_EXPERTS, Published, Query, Raws},
     load::LoadError,
     regime::Regime,
-    terms::Target,
+    terms::{Target, Terms},
+    trust::{Kept, Reach},
     window::{Rows, SavedRow},
 };
 
 /// A challenger must be better than the champion by this factor.
-const HYSTERESIS: f32 = 0.93;
+const HYSTERESIS: f32 = 0.97;
 /// Judged rows of a regime before which its champion stays.
 const BEFORE_SWITCH: f32 = 40.0;
 /// Residuals of a regime from which it is calibrated by itself, not pooled.
 const OWN_REGIME: usize = 3 * ENOUGH;
+
+/// Rows over which the errors of the models are averaged.
+const SCORES_MEMORY: f32 = 150.0;
 
 /// What was predicted for a row at the instant of its decision.
 #[derive(Clone, Copy, Debug)]
@@ -37,29 +42,6 @@ pub(crate) struct Forecast {
     pub(crate) correction: f32,
 }
 
-/// Moving mean of one endpoint's log residual.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Correction {
-    labels: f32,
-    log_bias: f32,
-    /// What sudden changes have added (log): believed at once, since it was measured.
-    shift: f32,
-}
-
-impl Correction {
-    /// Shrunk towards no correction while there are few labels.
-    fn factor(self) -> f32 {
-        const SHRINK: f32 = 15.0;
-        (self.shift + self.log_bias * self.labels / (self.labels + SHRINK)).exp()
-    }
-
-    fn push(&mut self, residual: f32) {
-        const MEMORY: f32 = 60.0;
-        self.labels = (self.labels + 1.0).min(MEMORY);
-        self.log_bias += ((residual - self.shift).clamp(-1.0, 1.0) - self.log_bias) / self.labels;
-    }
-}
-
 /// How the models have done in one regime.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Scores {
@@ -67,6 +49,22 @@ pub(crate) struct Scores {
     /// Moving mean of the absolute log error, per model.
     errors: [f32; MAX_EXPERTS],
     champion: usize,
+}
+
+impl Scores {
+    /// Both, weighed by what was judged; the champion is that of the one that has judged more.
+    fn merge(&mut self, other: &Self) {
+        let judged = self.judged + other.judged;
+        if judged > 0.0 {
+            for (mine, theirs) in self.errors.iter_mut().zip(other.errors) {
+                *mine += (theirs - *mine) * other.judged / judged;
+            }
+        }
+        if other.judged > self.judged {
+            self.champion = other.champion;
+        }
+        self.judged = judged.min(SCORES_MEMORY);
+    }
 }
 
 /// What is kept of a target over a restart.
@@ -83,6 +81,8 @@ pub(crate) struct Saved {
     rows: Vec<SavedRow>,
     mean_error: f64,
     served: f64,
+    reach: Reach,
+    kept: Kept,
 }
 
 /// One target of one class as it learns.
@@ -98,6 +98,8 @@ pub(crate) struct TargetModel {
     pub(crate) rows: Rows,
     mean_error: f64,
     served: f64,
+    reach: Reach,
+    kept: Kept,
 }
 
 /// One target as it predicts.
@@ -107,13 +109,32 @@ pub(crate) struct Served {
     published: Published,
     champions: [usize; Regime::ALL.len()],
     offsets: [Offsets; Regime::ALL.len()],
+    /// Their exponentials.
+    factors: [Factors; Regime::ALL.len()],
     corrections: Vec<(u32, f32)>,
     pub(crate) labels: u32,
+    reach: Reach,
+    is_calibrated: bool,
+}
+
+/// Factors of the promised quantiles on the point.
+pub(crate) type Factors = Offsets;
+
+/// One target as it is predicted for a row.
+#[derive(Debug)]
+pub(crate) struct Predicted<'a> {
+    /// The physical terms of the row.
+    pub(crate) terms: Terms,
+    /// What the base predicts.
+    pub(crate) base: f32,
+    /// How far what is served is from it.
+    pub(crate) factor: f32,
+    pub(crate) factors: &'a Factors,
 }
 
 impl TargetModel {
-    pub(crate) fn new(target: Target, kinds: &[Kind], batch: &[&'static BatchKind]) -> Self {
-        let experts = Experts::new(kinds, batch, target.width());
+    pub(crate) fn new(target: Target, kinds: &Kinds) -> Self {
+        let experts = Experts::new(kinds, target);
         let fresh = Scores { judged: 0.0, errors: [0.0; MAX_EXPERTS], champion: experts.base() };
         Self {
             target,
@@ -126,6 +147,8 @@ impl TargetModel {
             rows: Rows::default(),
             mean_error: 0.0,
             served: 0.0,
+            reach: Reach::default(),
+            kept: Kept::default(),
         }
     }
 
@@ -140,11 +163,11 @@ impl TargetModel {
     ) -> Option<(Regime, &'static str)> {
         let regime = Regime::of(row);
         let terms = self.target.terms(row);
+        let query = Query { slot, row, terms: &terms };
         let mut promoted = None;
         if let Some(forecast) = forecast {
             promoted = self.judge(regime, label, forecast);
-            let correction = self.corrections.entry(slot).or_default();
-            correction.push((label / (forecast.point / forecast.correction)).ln());
+            self.correct(&query, label);
             let promised = Some(&forecast.offsets);
             self.regimes[regime as usize].learn(forecast.point, label, promised);
             self.pooled.learn(forecast.point, label, promised);
@@ -152,10 +175,36 @@ impl TargetModel {
             let base = self.experts.base_now(&terms);
             self.pooled.learn(base, label, None);
         }
-        self.experts.learn(&terms, label);
-        self.rows.push(row, label);
+        self.experts.learn(&query, label);
+        self.reach.learn(&terms);
+        if self.experts.has_batch() {
+            self.rows.push(row, label);
+        }
         self.labels = self.labels.saturating_add(1);
         promoted
+    }
+
+    /// Learns `label`, the mean so far of a stream that goes on. It moves the correction of an endpoint that
+    /// is new or has just changed; the whole stream is what is learned, judged and counted.
+    pub(crate) fn learn_early(
+        &mut self,
+        slot: u32,
+        row: &FeatureRow,
+        label: f32,
+        forecast: Option<&Forecast>,
+    ) {
+        if forecast.is_some() && self.corrections.get(&slot).is_none_or(|of| of.is_young()) {
+            let terms = self.target.terms(row);
+            self.correct(&Query { slot, row, terms: &terms }, label);
+        }
+    }
+
+    /// Moves the endpoint's correction by what the champion would say now. What it said at the decision
+    /// is no measure: the label came late, and what the models have learned since would be added twice.
+    fn correct(&mut self, query: &Query<'_>, label: f32) {
+        let champion = self.scores[Regime::of(query.row) as usize].champion;
+        let now = self.experts.now(champion, query);
+        self.corrections.entry(query.slot).or_default().push((label / now).ln());
     }
 
     fn judge(
@@ -164,14 +213,15 @@ impl TargetModel {
         label: f32,
         forecast: &Forecast,
     ) -> Option<(Regime, &'static str)> {
-        const MEMORY: f32 = 250.0;
         let p50 = forecast.point * forecast.offsets[0].exp();
         self.mean_error += f64::from(((p50 - label) / label).abs());
         self.served += 1.0;
+        let residual = (label / forecast.point).ln();
+        self.kept.judge(residual, residual <= forecast.offsets[1]);
         let experts = self.experts.len();
         let base = forecast.raws[self.experts.base()];
         let scores = &mut self.scores[regime as usize];
-        scores.judged = (scores.judged + 1.0).min(MEMORY);
+        scores.judged = (scores.judged + 1.0).min(SCORES_MEMORY);
         for (error, raw) in scores.errors.iter_mut().zip(forecast.raws).take(experts) {
             // One that abstains leaves the base to stand.
             let raw = if raw.is_finite() { raw } else { base };
@@ -191,11 +241,8 @@ impl TargetModel {
 
     /// The endpoint is slower or faster than its model by `shift` (log) since a moment ago.
     pub(crate) fn shift(&mut self, slot: u32, shift: f32) {
-        // Few labels weigh what was learned before, so that the next ones move it fast.
-        const LABELS_AFTER: f32 = 10.0;
-        let correction = self.corrections.entry(slot).or_default();
-        correction.shift = (correction.shift + shift).clamp(-3.0, 3.0);
-        correction.labels = correction.labels.min(LABELS_AFTER);
+        self.corrections.entry(slot).or_default().shift(shift);
+        self.experts.reset(slot);
         for calibration in self.regimes.iter_mut().chain([&mut self.pooled]) {
             calibration.widen(shift);
         }
@@ -205,7 +252,7 @@ impl TargetModel {
     pub(crate) fn save(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Saved {
         let named = |(slot, correction): (&u32, &Correction)| Some((name_of(*slot)?, *correction));
         Saved {
-            models: self.experts.save(),
+            models: self.experts.save(name_of),
             scores: self.scores,
             labels: self.labels,
             regimes: self.regimes.clone(),
@@ -214,6 +261,8 @@ impl TargetModel {
             rows: self.rows.save(),
             mean_error: self.mean_error,
             served: self.served,
+            reach: self.reach,
+            kept: self.kept,
         }
     }
 
@@ -223,7 +272,7 @@ impl TargetModel {
         saved: Saved,
         slot_of: &dyn Fn(&str) -> Option<u32>,
     ) -> Result<(), LoadError> {
-        self.experts.restore(saved.models)?;
+        self.experts.restore(saved.models, slot_of)?;
         let slotted =
             |(name, correction): (String, Correction)| Some((slot_of(&name)?, correction));
         let champions = saved.scores.iter().map(|scores| scores.champion);
@@ -238,11 +287,50 @@ impl TargetModel {
         self.rows.restore(&saved.rows);
         self.mean_error = saved.mean_error;
         self.served = saved.served;
+        self.reach = saved.reach;
+        self.kept = saved.kept;
         Ok(())
     }
 
-    pub(crate) fn forget(&mut self, slot: u32) {
-        self.corrections.remove(&slot);
+    /// Folds in what `other`, the same target elsewhere, has learned. On an error nothing has changed.
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<(), LoadError> {
+        self.experts.merge(&other.experts, other.labels > self.labels)?;
+        for (mine, theirs) in self.scores.iter_mut().zip(&other.scores) {
+            mine.merge(theirs);
+        }
+        for (mine, theirs) in self.regimes.iter_mut().zip(&other.regimes) {
+            mine.merge(theirs);
+        }
+        self.pooled.merge(&other.pooled);
+        for (slot, theirs) in &other.corrections {
+            self.corrections.entry(*slot).or_default().merge(*theirs);
+        }
+        self.rows.merge(&other.rows);
+        self.labels = self.labels.saturating_add(other.labels);
+        self.mean_error += other.mean_error;
+        self.served += other.served;
+        self.reach.learn(other.reach.terms());
+        Ok(())
+    }
+
+    /// Starts the base from what one of `kind` has saved, on `scale`, and the calibration from
+    /// `residuals`; `false`, and nothing has changed, if the base is of another kind.
+    pub(crate) fn start_from(
+        &mut self,
+        (kind, saved): (&str, &Value),
+        residuals: &[f32],
+        scale: &Scale,
+    ) -> regress::Result<bool> {
+        let started = self.experts.start_from(kind, saved, scale)?;
+        if started {
+            self.pooled.start_from(residuals);
+        }
+        Ok(started)
+    }
+
+    pub(crate) fn keep_only(&mut self, live: &BTreeSet<u32>) {
+        self.corrections.retain(|slot, _| live.contains(slot));
+        self.experts.keep_only(live);
     }
 
     /// The calibration of all regimes together, which has judged every promise.
@@ -265,14 +353,25 @@ impl TargetModel {
             let own = &self.regimes[regime as usize];
             if own.len() >= OWN_REGIME { own.offsets() } else { pooled }
         };
+        let offsets = Regime::ALL.map(offsets);
         Served {
             target: self.target,
             published: self.experts.publish(),
             champions: self.scores.map(|scores| scores.champion),
-            offsets: Regime::ALL.map(offsets),
+            offsets,
+            factors: offsets.map(|offsets| offsets.map(f32::exp)),
             corrections: self.corrections.iter().map(|(slot, c)| (*slot, c.factor())).collect(),
             labels: self.labels,
+            reach: self.reach,
+            is_calibrated: self.kept.is_calibrated(),
         }
+    }
+}
+
+impl Forecast {
+    /// The same of a class that is `scale` times as slow.
+    pub(crate) fn on_scale(self, scale: f32) -> Self {
+        Self { raws: self.raws.map(|raw| raw * scale), point: self.point * scale, ..self }
     }
 }
 
@@ -282,16 +381,25 @@ impl Served {
         found.map_or(1.0, |at| self.corrections[at].1)
     }
 
-    /// What the base predicts for endpoint `slot`, how far what is served is from it, as a factor, and the
-    /// log offsets of its quantiles.
-    pub(crate) fn predict(&self, slot: u32, row: &FeatureRow) -> (f32, f32, Offsets) {
+    /// What is predicted for endpoint `slot`.
+    pub(crate) fn predict(&self, slot: u32, row: &FeatureRow) -> Predicted<'_> {
         let regime = Regime::of(row) as usize;
         let terms = self.target.terms(row);
+        let query = Query { slot, row, terms: &terms };
         let base = self.published.base(&terms);
-        let champion =
-            self.published.one(self.champions[regime], &terms, row, base).unwrap_or(base);
+        let champion = self.published.one(self.champions[regime], &query, base).unwrap_or(base);
         let factor = champion / base * self.correction(slot);
-        (base, factor, self.offsets[regime])
+        Predicted { terms, base, factor, factors: &self.factors[regime] }
+    }
+
+    /// Whether a row of these terms lies where rows were learned.
+    pub(crate) fn covers(&self, terms: &Terms) -> bool {
+        self.reach.covers(terms, self.labels)
+    }
+
+    /// Whether promises were kept lately.
+    pub(crate) fn is_calibrated(&self) -> bool {
+        self.is_calibrated
     }
 
     /// What the base predicts for `terms`.
@@ -301,8 +409,9 @@ impl Served {
 
     /// What every model says, beside what is served: for a row that will be judged.
     pub(crate) fn forecast(&self, slot: u32, row: &FeatureRow) -> Forecast {
-        let (base, factor, offsets) = self.predict(slot, row);
-        let raws = self.published.all(&self.target.terms(row), row);
+        let Predicted { terms, base, factor, .. } = self.predict(slot, row);
+        let raws = self.published.all(&Query { slot, row, terms: &terms });
+        let offsets = self.offsets[Regime::of(row) as usize];
         Forecast { raws, point: base * factor, offsets, correction: self.correction(slot) }
     }
 }

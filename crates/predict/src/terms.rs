@@ -7,7 +7,7 @@
 use features::{Column, FeatureRow};
 
 /// Terms of the TTFT model.
-pub(crate) const TTFT_WIDTH: usize = 15;
+pub(crate) const TTFT_WIDTH: usize = 16;
 /// Terms of the ITL model.
 pub(crate) const ITL_WIDTH: usize = 7;
 /// Highest share of an endpoint's time that arriving prefills are taken to use.
@@ -57,6 +57,12 @@ pub(crate) struct Terms {
     width: usize,
 }
 
+impl std::ops::DerefMut for Terms {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.values[..self.width]
+    }
+}
+
 impl std::ops::Deref for Terms {
     type Target = [f32];
 
@@ -66,11 +72,13 @@ impl std::ops::Deref for Terms {
 }
 
 /// `[1, step, own uncached, own pairs, ahead tokens, ahead pairs, requests ahead, streams, KV tokens,
-/// wait for KV blocks, prefill share · step, rest of the running step, tokens beyond 64, 256 and 1,024]`;
-/// tokens in thousands, times in milliseconds.
+/// wait for KV blocks, prefill share · step, rest of the running step, whether one runs, tokens beyond 64,
+/// 256 and 1,024]`; tokens in thousands, times in milliseconds. That a step runs costs time also where
+/// nobody has told how long steps are.
 pub(crate) fn ttft(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
     let get = |column| row.get(column);
     let step = get(Column::Step);
+    let [hinge_0, hinge_1, hinge_2] = hinges(get(Column::Uncached) + get(Column::AheadTokens));
     [
         1.0,
         step,
@@ -84,9 +92,10 @@ pub(crate) fn ttft(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
         kv_wait_ms(row),
         prefill_odds(row) * step,
         (step - get(Column::SinceToken)).clamp(0.0, step),
-        hinge(row, 64.0),
-        hinge(row, 256.0),
-        hinge(row, 1024.0),
+        f32::from(u8::from(get(Column::Decoding) > 0.0)),
+        hinge_0,
+        hinge_1,
+        hinge_2,
     ]
 }
 
@@ -94,15 +103,29 @@ pub(crate) fn ttft(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
 /// that arriving prefills take: a decode step of `t` ms becomes `t / (1 − share) = t · (1 + o)`.
 pub(crate) fn itl(row: &FeatureRow) -> [f32; ITL_WIDTH] {
     let get = |column| row.get(column);
-    let streams = get(Column::Decoding) + get(Column::AheadRequests) + 1.0;
-    let kv = (get(Column::DecodeTokens) + get(Column::AheadContext) + get(Column::Prompt)) / 1e3;
+    let (joining, share) = joining(row);
+    let streams = get(Column::Decoding) + joining + 1.0;
+    let context = share * get(Column::AheadContext);
+    let kv = (get(Column::DecodeTokens) + context + get(Column::Prompt)) / 1e3;
     let odds = prefill_odds(row);
     [1.0, streams, kv, odds, odds * streams, odds * kv, get(Column::Step)]
 }
 
-/// The terms of the ITL model for the streams that are there already, without this request.
-pub(crate) fn itl_without(row: &FeatureRow) -> [f32; ITL_WIDTH] {
-    let mut terms = itl(row);
+/// Requests ahead that will run beside this one, and their share of those ahead. Where the engine tells
+/// of a queue of its own it is full, and no more run than do now.
+pub(crate) fn joining(row: &FeatureRow) -> (f32, f32) {
+    let ahead = row.get(Column::AheadRequests);
+    if row.get(Column::Waiting) < 1.0 || ahead <= 0.0 {
+        return (ahead, 1.0);
+    }
+    let room = (row.get(Column::Running) - row.get(Column::Decoding)).clamp(0.0, ahead);
+    (room, room / ahead)
+}
+
+/// The terms of the ITL model for the streams that are there already, without this request; `with` are
+/// those of the row.
+pub(crate) fn itl_without(with: &Terms, row: &FeatureRow) -> Terms {
+    let mut terms = *with;
     let kv = row.get(Column::Prompt) / 1e3;
     terms[1] -= 1.0;
     terms[2] -= kv;
@@ -111,22 +134,46 @@ pub(crate) fn itl_without(row: &FeatureRow) -> [f32; ITL_WIDTH] {
     terms
 }
 
-/// The terms of the TTFT model for a request like this one with nothing of its own to prefill.
-pub(crate) fn without_own(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
-    ttft(&row.with(Column::Uncached, 0.0).with(Column::UncachedPairs, 0.0))
+/// The terms of the TTFT model for a request like this one with nothing of its own to prefill; `with` are
+/// those of the row.
+pub(crate) fn without_own(with: &Terms, row: &FeatureRow) -> Terms {
+    let mut terms = *with;
+    terms[2..4].fill(0.0);
+    terms[13..].copy_from_slice(&hinges(row.get(Column::AheadTokens)));
+    terms
 }
 
 /// The same, with nothing ahead of it either.
-pub(crate) fn without_any(row: &FeatureRow) -> [f32; TTFT_WIDTH] {
-    let row = row.with(Column::Uncached, 0.0).with(Column::UncachedPairs, 0.0);
-    ttft(&row.with(Column::AheadTokens, 0.0).with(Column::AheadPairs, 0.0))
+pub(crate) fn without_any(with: &Terms) -> Terms {
+    let mut terms = *with;
+    terms[2..6].fill(0.0);
+    terms[13..].fill(0.0);
+    terms
 }
 
-/// Tokens that the steps up to this request's first token prefill, beyond `knee`, in thousands: a
+/// Terms of the overload model.
+pub(crate) const DRAIN_WIDTH: usize = 6;
+
+/// `[step, backlog over drain rate, oldest wait, wait for KV blocks, own uncached, 1]`, times in
+/// milliseconds: while a queue grows, labels come one TTFT late, but the rate at which prompts are worked
+/// off and the age of those that still wait are known now.
+pub(crate) fn drain(row: &FeatureRow) -> [f32; DRAIN_WIDTH] {
+    let get = |column| row.get(column);
+    let backlog = get(Column::AheadTokens) + get(Column::Uncached);
+    [
+        get(Column::Step),
+        backlog * get(Column::PrefillPerToken) / 1e3,
+        get(Column::OldestWait),
+        kv_wait_ms(row),
+        get(Column::Uncached) / 1e3,
+        1.0,
+    ]
+}
+
+/// Of the `tokens` that the steps up to a first token prefill, those beyond each knee, in thousands: a
 /// step costs its weights up to some number of tokens and its arithmetic beyond.
-fn hinge(row: &FeatureRow, knee: f32) -> f32 {
-    let tokens = row.get(Column::Uncached) + row.get(Column::AheadTokens);
-    (tokens - knee).max(0.0) / 1e3
+fn hinges(tokens: f32) -> [f32; 3] {
+    [64.0, 256.0, 1_024.0].map(|knee| (tokens - knee).max(0.0) / 1e3)
 }
 
 /// Time until running streams have freed the KV tokens that are missing: the excess, over the tokens
@@ -162,10 +209,21 @@ mod tests {
             .with(Column::AheadRequests, 0.0)
             .with(Column::DecodeTokens, 10_000.0)
             .with(Column::AheadContext, 0.0);
-        let with = itl(&row);
-        let without = itl_without(&row);
+        let with = Target::Itl.terms(&row);
+        let without = itl_without(&with, &row);
         assert!((with[1] - without[1] - 1.0).abs() < 1e-6);
         assert!((with[2] - without[2] - 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_a_request_adds_is_what_its_row_says_of_it() {
+        let values: [f32; WIDTH] = std::array::from_fn(|at| 300.0 + 41.0 * at as f32);
+        let row = FeatureRow::from(values);
+        let with = Target::Ttft.terms(&row);
+        let own = row.with(Column::Uncached, 0.0).with(Column::UncachedPairs, 0.0);
+        let any = own.with(Column::AheadTokens, 0.0).with(Column::AheadPairs, 0.0);
+        assert_eq!(*without_own(&with, &row), ttft(&own));
+        assert_eq!(*without_any(&with), ttft(&any));
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! Progressive validation: recorded rows are predicted in the order of their decisions, and learned when
 //! their labels came, so that no prediction has seen a label from its future.
 
+use std::sync::Arc;
+
 use features::FeatureRow;
 
 use crate::{
     class::Quantiles,
+    drift::Step,
     key::ClassKey,
-    learner::{Learner, Options, Outcome, Ticket},
+    learner::{Learner, Options},
     models::Models,
+    prior::Priors,
     regime::Regime,
     target::Forecast,
     terms::Target,
+    ticket::{Outcome, Ticket, Whole},
 };
 
 /// One observed latency and when it was known.
@@ -37,6 +42,14 @@ pub struct Labelled {
     pub ttft: Option<Label>,
     /// Mean time between tokens, where at least two were seen.
     pub itl: Option<Label>,
+    /// Mean times between the tokens so far, while the stream went on.
+    pub itl_so_far: Vec<Label>,
+    /// Samples of the endpoint's steps that its tokens completed, and when.
+    pub steps: Vec<(f64, Step)>,
+    /// Time of the whole answer, where no token was seen by itself.
+    pub e2e: Option<Label>,
+    /// Output tokens.
+    pub output_tokens: u32,
 }
 
 /// One prediction held against what came.
@@ -61,50 +74,112 @@ pub struct Judged {
 /// Something that happens at an instant: a label becomes known before a decision at the same instant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd, Ord)]
 enum What {
-    Known(Target),
+    /// Steps of an endpoint, by their number in the row.
+    Stepped(usize),
+    Known(Known),
     Decided,
+}
+
+/// Which label has become known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, PartialOrd, Ord)]
+enum Known {
+    Target(Target),
+    /// The mean so far of that number.
+    SoFar(usize),
+    Whole,
 }
 
 /// Predicts and learns `rows` (in any order) with a fresh learner. Batch models are fitted at once when
 /// they are due. A row decided while too little is known is learned but not judged.
 pub fn validate(rows: &[Labelled], options: &Options) -> regress::Result<Vec<Judged>> {
-    let mut learner = Learner::new(options)?;
+    validate_from(rows, options, Arc::default())
+}
+
+/// The same with a learner that starts from `priors`.
+pub fn validate_from(
+    rows: &[Labelled],
+    options: &Options,
+    priors: Arc<Priors>,
+) -> regress::Result<Vec<Judged>> {
+    let mut learner = Learner::with_priors(options, priors)?;
     let names = learner.model_names();
+    let mut judged = Vec::new();
+    replay(&mut learner, rows, |learner, row, ticket, which| {
+        if let Known::Target(target) = which {
+            judged.extend(judge(&rows[row], row, target, ticket, &names));
+        }
+        learner.learn(ticket, &outcome(&rows[row], which));
+        for refit in learner.take_refits(usize::MAX) {
+            learner.install(refit.run());
+        }
+    });
+    Ok(judged)
+}
+
+/// Teaches `learner` rows that were recorded, as if they happened now: each is predicted with what is
+/// known at its decision, and learned when its labels are known. Batch models are not fitted; the first
+/// fits are due with the next label.
+pub fn teach(learner: &mut Learner, rows: &[Labelled]) {
+    replay(learner, rows, |learner, row, ticket, which| {
+        let row = &rows[row];
+        let mut outcome = outcome(row, which);
+        // The answer has ended with its last label.
+        let is_last = match which {
+            Known::Whole | Known::Target(Target::Itl) => true,
+            Known::Target(Target::Ttft) => row.itl.is_none() && row.e2e.is_none(),
+            Known::SoFar(_) => false,
+        };
+        outcome.output_tokens = (is_last && row.output_tokens > 0).then_some(row.output_tokens);
+        learner.learn(ticket, &outcome);
+    });
+}
+
+/// Walks through decisions and labels in the order of time; `learn` is told of every label, with the
+/// position of its row.
+fn replay(
+    learner: &mut Learner,
+    rows: &[Labelled],
+    mut learn: impl FnMut(&mut Learner, usize, &Ticket, Known),
+) {
     let mut events: Vec<(f64, What, usize)> = Vec::with_capacity(rows.len() * 3);
     for (at, row) in rows.iter().enumerate() {
         events.push((row.decided_at_ms, What::Decided, at));
-        for (target, label) in [(Target::Ttft, row.ttft), (Target::Itl, row.itl)] {
-            if let Some(label) = label {
-                events.push((label.known_at_ms, What::Known(target), at));
-            }
+        let mut known = |label: &Label, which| {
+            events.push((label.known_at_ms, What::Known(which), at));
+        };
+        row.ttft.iter().for_each(|label| known(label, Known::Target(Target::Ttft)));
+        row.itl.iter().for_each(|label| known(label, Known::Target(Target::Itl)));
+        row.e2e.iter().for_each(|label| known(label, Known::Whole));
+        for (number, label) in row.itl_so_far.iter().enumerate() {
+            known(label, Known::SoFar(number));
         }
+        let steps = row.steps.iter().enumerate();
+        events.extend(steps.map(|(number, (known_at, _))| (*known_at, What::Stepped(number), at)));
     }
     events.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
-    let mut judged = Vec::new();
-    let mut models = Models::default();
+    let mut models = learner.publish();
     let mut stale = false;
     let mut tickets: Vec<Option<Ticket>> = rows.iter().map(|_| None).collect();
     for (_, what, at) in events {
-        let row = &rows[at];
         match what {
             What::Decided => {
                 if std::mem::take(&mut stale) {
                     models = learner.publish();
                 }
-                tickets[at] = Some(ticket(row, &models));
+                tickets[at] = Some(ticket(&rows[at], &models));
             }
-            What::Known(target) => {
+            What::Stepped(number) => {
+                let row = &rows[at];
+                let shift = learner.observe_step(&row.class, row.slot, &row.steps[number].1);
+                stale |= shift.is_some();
+            }
+            What::Known(which) => {
                 let Some(ticket) = &tickets[at] else { continue };
-                judged.extend(judge(row, at, target, ticket, &names));
-                learner.learn(ticket, &outcome(row, target));
-                for refit in learner.take_refits() {
-                    learner.install(refit.run());
-                }
+                learn(learner, at, ticket, which);
                 stale = true;
             }
         }
     }
-    Ok(judged)
 }
 
 fn ticket(row: &Labelled, models: &Models) -> Ticket {
@@ -113,16 +188,25 @@ fn ticket(row: &Labelled, models: &Models) -> Ticket {
     Ticket {
         class: class.clone(),
         slot: row.slot,
+        scope: None,
         row: row.row,
         prediction: of.predict(&class.accelerator, class.role, row.slot, &row.row),
         forecasts: of.forecasts(&class.accelerator, class.role, row.slot, &row.row).map(Box::new),
     }
 }
 
-fn outcome(row: &Labelled, target: Target) -> Outcome {
-    match target {
-        Target::Ttft => Outcome { ttft_ms: row.ttft.map(|l| l.ms), ..Outcome::default() },
-        Target::Itl => Outcome { itl_ms: row.itl.map(|l| l.ms), ..Outcome::default() },
+fn outcome(row: &Labelled, which: Known) -> Outcome {
+    let none = Outcome::default();
+    match which {
+        Known::Target(Target::Ttft) => Outcome { ttft_ms: row.ttft.map(|l| l.ms), ..none },
+        Known::Target(Target::Itl) => Outcome { itl_ms: row.itl.map(|l| l.ms), ..none },
+        Known::SoFar(number) => {
+            Outcome { itl_so_far: row.itl_so_far.get(number).map(|l| l.ms), ..none }
+        }
+        Known::Whole => {
+            let output_tokens = row.output_tokens;
+            Outcome { e2e: row.e2e.map(|l| Whole { ms: l.ms, output_tokens }), ..none }
+        }
     }
 }
 
@@ -182,6 +266,10 @@ mod tests {
                     .with(Column::Prompt, uncached),
                 ttft: Some(label(slow * (10.0 + uncached / 20.0))),
                 itl: Some(label(slow * 8.0)),
+                itl_so_far: Vec::new(),
+                steps: Vec::new(),
+                e2e: None,
+                output_tokens: 100,
             }
         };
         (0..count).map(one).collect()
@@ -207,9 +295,65 @@ mod tests {
     }
 
     #[test]
+    fn a_mean_so_far_corrects_a_new_endpoint_before_its_first_answer_has_ended() {
+        let options = Options { batch: Vec::new(), ..Options::default() };
+        // From row 200 on another endpoint serves, which is half as fast.
+        let late = |mut row: Labelled| {
+            row.slot = u32::from(row.decided_at_ms > 20_000.0);
+            row.itl =
+                row.itl.map(|label| Label { known_at_ms: row.decided_at_ms + 9_000.0, ..label });
+            row
+        };
+        let early = |row: Labelled| {
+            let now = row.itl.map(|label| Label { known_at_ms: row.decided_at_ms + 1.0, ..label });
+            Labelled { itl_so_far: now.into_iter().collect(), ..late(row) }
+        };
+        let judged = |rows: Vec<Labelled>| validate(&rows, &options).unwrap();
+        let without = judged(rows(400, 1.0).into_iter().map(late).collect());
+        let with = judged(rows(400, 1.0).into_iter().map(early).collect());
+        assert_eq!(without.len(), with.len());
+        // Its answers take nine seconds, ninety rows.
+        let off = |judged: &[Judged]| {
+            let of =
+                judged.iter().filter(|j| j.target == Target::Itl && (250..280).contains(&j.row));
+            of.map(|j| (j.promised.p50() / j.observed_ms - 1.0).abs()).sum::<f32>() / 30.0
+        };
+        assert!(off(&with) < 0.75 * off(&without), "{} {}", off(&with), off(&without));
+    }
+
+    #[test]
+    fn whole_answers_alone_teach_both_latencies_and_are_not_judged() {
+        let whole = |row: Labelled| {
+            let output_tokens = 2 + row.slot + (row.decided_at_ms as u32 / 100) * 31 % 60;
+            let (ttft, itl) = (row.ttft.unwrap(), row.itl.unwrap());
+            let ms = ttft.ms + itl.ms * (output_tokens - 1) as f32;
+            let e2e = Some(Label { ms, known_at_ms: ttft.known_at_ms + f64::from(ms) });
+            Labelled { ttft: None, itl: None, e2e, output_tokens, ..row }
+        };
+        let options = Options { batch: Vec::new(), ..Options::default() };
+        let mut rows: Vec<_> = rows(900, 1.0).into_iter().take(440).collect();
+        for row in rows.iter_mut().take(400) {
+            *row = whole(row.clone());
+        }
+        let judged = validate(&rows, &options).unwrap();
+        assert_eq!(judged.len(), 80);
+        for target in [Target::Ttft, Target::Itl] {
+            let mut off: Vec<_> = judged
+                .iter()
+                .filter(|j| j.target == target)
+                .map(|j| (j.promised.p50() / j.observed_ms - 1.0).abs())
+                .collect();
+            off.sort_by(f32::total_cmp);
+            assert!(off[20] < 0.1, "{target:?} {off:?}");
+        }
+    }
+
+    #[test]
     fn every_model_is_named() {
         let judged = validate(&rows(200, 1.0), &Options::default()).unwrap();
         let names: Vec<_> = judged[0].models.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["mean", "rls", "elastic-net", "random-forest", "boosted-trees"]);
+        let expected =
+            "mean rls twin overload endpoint-rls elastic-net random-forest boosted-trees";
+        assert_eq!(names.join(" "), expected);
     }
 }

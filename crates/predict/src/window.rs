@@ -1,6 +1,6 @@
 //! The rows that batch models are fitted to: the newest of each regime, older ones counting less.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use features::{FeatureRow, WIDTH};
 use regress::{BatchKind, Fitted, Window};
@@ -29,6 +29,7 @@ pub(crate) struct Rows {
     regimes: [VecDeque<Kept>; Regime::ALL.len()],
     seen: u64,
     due: u64,
+    fell_due: bool,
 }
 
 /// Rows kept over a restart, of each regime.
@@ -59,6 +60,25 @@ impl Rows {
         self.due = self.seen + FIRST;
     }
 
+    /// Folds in the newest rows of `other`, taken as of the same time as these.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let seen = self.seen + other.seen;
+        let moved = |kept: &Kept, of: u64| {
+            let at = (kept.at as f64 / of.max(1) as f64 * seen as f64).round() as u64;
+            Kept { at, ..*kept }
+        };
+        for (mine, theirs) in self.regimes.iter_mut().zip(&other.regimes) {
+            let both = mine.iter().map(|kept| moved(kept, self.seen));
+            let mut both: Vec<_> =
+                both.chain(theirs.iter().map(|kept| moved(kept, other.seen))).collect();
+            both.sort_by_key(|kept| kept.at);
+            let old = both.len().saturating_sub(PER_REGIME);
+            *mine = both.into_iter().skip(old).collect();
+        }
+        self.seen = seen;
+        self.due = seen + FIRST;
+    }
+
     pub(crate) fn push(&mut self, row: &FeatureRow, label: f32) {
         let kept = &mut self.regimes[Regime::of(row) as usize];
         if kept.len() == PER_REGIME {
@@ -66,12 +86,17 @@ impl Rows {
         }
         self.seen += 1;
         kept.push_back(Kept { row: *row, label, at: self.seen });
+        self.fell_due |= self.seen == self.due.max(FIRST);
     }
 
-    /// Whether a fit is due; asking starts the wait for the next.
+    /// Whether a fit has fallen due since this was last asked.
+    pub(crate) fn has_fallen_due(&mut self) -> bool {
+        std::mem::take(&mut self.fell_due)
+    }
+
+    /// Whether a fit is due; then the wait for the next begins.
     pub(crate) fn take_due(&mut self) -> bool {
-        let due = self.due.max(FIRST);
-        if self.seen < due {
+        if self.seen < self.due.max(FIRST) {
             return false;
         }
         self.due = self.seen + (self.seen / 2).clamp(FIRST / 2, EVERY);
@@ -87,12 +112,17 @@ impl Rows {
     }
 }
 
+/// Whose batch models are fitted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) class: ClassKey,
+    pub(crate) target: Target,
+}
+
 /// A fit that is due: plain data, to be run wherever there is time.
 #[derive(Debug)]
 pub struct Refit {
-    pub(crate) class: Option<ClassKey>,
-    pub(crate) model: Arc<str>,
-    pub(crate) target: Target,
+    place: Place,
     kinds: Vec<&'static BatchKind>,
     rows: Vec<f32>,
     terms: Vec<f32>,
@@ -105,24 +135,20 @@ pub struct Refit {
 /// What a fit has given: one model per kind, or why there is none.
 #[derive(Debug)]
 pub struct Refitted {
-    pub(crate) class: Option<ClassKey>,
-    pub(crate) model: Arc<str>,
-    pub(crate) target: Target,
+    pub(crate) place: Place,
     pub(crate) models: Vec<Result<Box<dyn Fitted>, regress::Error>>,
 }
 
 impl Refit {
     pub(crate) fn new(
-        of: (Arc<str>, Option<ClassKey>, Target),
+        place: Place,
         kinds: Vec<&'static BatchKind>,
         kept: &Rows,
         base: impl Fn(&[f32]) -> f32,
     ) -> Self {
-        let (model, class, target) = of;
+        let target = place.target;
         let mut refit = Self {
-            class,
-            model,
-            target,
+            place,
             kinds,
             rows: Vec::new(),
             terms: Vec::new(),
@@ -144,16 +170,18 @@ impl Refit {
 
     /// Fits every kind. Takes up to seconds; touches nothing but itself.
     pub fn run(self) -> Refitted {
+        let target = self.place.target;
         let fit = |kind: &&'static BatchKind| {
-            let (width, rows, labels) = match Input::of(kind) {
-                Input::Terms => (self.target.width(), &self.terms, &self.labels),
+            let (width, rows, labels) = match Input::of(kind, target) {
+                Input::Terms => (target.width(), &self.terms, &self.labels),
+                Input::Row => (WIDTH, &self.rows, &self.labels),
                 Input::Ratio => (WIDTH, &self.rows, &self.ratios),
             };
             let window = Window { width, rows, labels, weights: &self.weights };
             (kind.fit)(&window, &serde_json::Value::Null, self.seed)
         };
         let models = self.kinds.iter().map(fit).collect();
-        Refitted { class: self.class, model: self.model, target: self.target, models }
+        Refitted { place: self.place, models }
     }
 }
 
@@ -170,9 +198,11 @@ mod tests {
         let mut due = Vec::new();
         for label in 0..10_000_u64 {
             rows.push(&row, 1.0);
-            if rows.take_due() {
+            if rows.has_fallen_due() {
                 due.push(label + 1);
+                assert!(rows.take_due());
             }
+            assert!(!rows.take_due());
         }
         assert_eq!(due[0], FIRST);
         assert!(due.windows(2).all(|pair| pair[1] - pair[0] <= EVERY));

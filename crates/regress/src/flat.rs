@@ -2,7 +2,9 @@
 //!
 //! A walk has no branches: the children of a split stand side by side, and a leaf leads to itself, so
 //! every tree takes as many steps as the deepest of its group, and a group is walked in step. That
-//! hides the wait for memory: eight at a time take a quarter to a half less time than one by one.
+//! hides the wait for memory: eight at a time take a quarter to a half less time than one by one. A
+//! node is eight bytes, since what a walk costs is mostly what it reads: values are compared as
+//! unsigned integers of the same order, and a child is named by how far it stands from its parent.
 
 use std::collections::VecDeque;
 
@@ -16,6 +18,10 @@ use crate::{
 
 /// Levels beyond which a tree is taken for one that leads back into itself.
 const MAX_DEPTH: u8 = 64;
+/// Most features of a row.
+const MAX_WIDTH: usize = 31;
+/// What is said of such a tree.
+const ENDLESS: &str = "a tree without end";
 /// Largest logarithm of a prediction, either side of zero: its exponential is a normal `f32`.
 const MAX_LOG: f32 = 80.0;
 /// How many trees are walked in step.
@@ -36,22 +42,31 @@ struct Group {
     depth: u8,
 }
 
-/// Trees whose leaves add up. Four arrays of one length, the nodes of all trees in them.
+/// A place of a tree.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    /// The [`key`] of the threshold; in a leaf the bits of its value.
+    number: u32,
+    /// From here to the child for rows up to the threshold; the other one follows it. Zero in a leaf.
+    low: u16,
+    /// In a leaf [`NOTHING`].
+    feature: u16,
+}
+
+/// What a leaf asks for: no row has it and its key is the least, so that no row leaves a leaf.
+const NOTHING: u16 = MAX_WIDTH as u16;
+
+/// Trees whose leaves add up, the nodes of all of them in one array.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(into = "Saved", try_from = "Saved")]
 struct Flat {
     width: usize,
     groups: Vec<Group>,
-    feature: Vec<u16>,
-    /// Infinite in a leaf, so that no row leaves it.
-    threshold: Vec<f32>,
-    /// The child for rows up to the threshold; the other one follows it. A leaf names itself.
-    low: Vec<u32>,
-    /// Zero in a split.
-    value: Vec<f32>,
+    nodes: Vec<Node>,
 }
 
-/// How [`Flat`] is stored: JSON knows no infinity, so a leaf keeps its value as threshold.
+/// How [`Flat`] is stored: floats instead of their keys, and children by their place. A leaf names itself
+/// as its child and keeps its value as threshold.
 #[derive(Deserialize, Serialize)]
 struct Saved {
     width: usize,
@@ -63,10 +78,16 @@ struct Saved {
 
 impl From<Flat> for Saved {
     fn from(flat: Flat) -> Self {
-        let numbers = flat.threshold.iter().zip(&flat.value);
-        let number = numbers.map(|(t, v)| if t.is_finite() { *t } else { *v }).collect();
-        let Flat { width, groups, feature, low, .. } = flat;
-        Self { width, groups, feature, number, low }
+        let Flat { width, groups, nodes } = flat;
+        let feature = |node: &Node| if node.is_leaf() { 0 } else { node.feature };
+        let number = |node: &Node| if node.is_leaf() { node.value() } else { float(node.number) };
+        Self {
+            width,
+            groups,
+            feature: nodes.iter().map(feature).collect(),
+            number: nodes.iter().map(number).collect(),
+            low: (0..).zip(&nodes).map(|(at, node)| at + u32::from(node.low)).collect(),
+        }
     }
 }
 
@@ -75,29 +96,70 @@ impl TryFrom<Saved> for Flat {
 
     fn try_from(saved: Saved) -> std::result::Result<Self, Self::Error> {
         let Saved { width, groups, feature, number, low } = saved;
-        let nodes = number.len();
-        if feature.len() != nodes || low.len() != nodes {
+        let count = number.len();
+        if feature.len() != count || low.len() != count {
             return Err("arrays of trees differ in length");
         }
-        let is_leaf = |at: usize| low[at] as usize == at;
-        let leads_on = |at: usize| is_leaf(at) || (low[at] as usize) < nodes - 1;
-        let mut roots = groups.iter().flat_map(|group| group.roots);
-        if !(0..nodes).all(leads_on) || !roots.all(|root| (root as usize) < nodes) {
-            return Err("a tree leads outside its array");
-        }
-        if feature.iter().any(|feature| usize::from(*feature) >= width) {
+        if width > MAX_WIDTH || feature.iter().any(|feature| usize::from(*feature) >= width) {
             return Err("a tree asks for a feature that rows do not have");
         }
         if !number.iter().all(|number| number.is_finite()) {
             return Err("a number of a tree is not finite");
         }
-        let threshold = |at| if is_leaf(at) { f32::INFINITY } else { number[at] };
-        let value = |at| if is_leaf(at) { number[at] } else { 0.0 };
-        let threshold = (0..nodes).map(threshold).collect();
-        let value = (0..nodes).map(value).collect();
-        Ok(Self { width, groups, feature, threshold, low, value })
+        let mut roots = groups.iter().flat_map(|group| group.roots);
+        if !roots.all(|root| (root as usize) < count) {
+            return Err("a tree leads outside its array");
+        }
+        let mut nodes = Vec::with_capacity(count);
+        for (at, number) in number.into_iter().enumerate() {
+            let child = low[at] as usize;
+            let further = child.checked_sub(at).and_then(|steps| u16::try_from(steps).ok());
+            nodes.push(match further {
+                Some(0) => Node::leaf(number),
+                Some(low) if child < count - 1 => {
+                    Node { number: key(number), low, feature: feature[at] }
+                }
+                _ => return Err("a tree leads outside its array"),
+            });
+        }
+        let mut flat = Self { width, groups, nodes };
+        flat.measure()?;
+        Ok(flat)
     }
 }
+
+impl Node {
+    fn leaf(value: f32) -> Self {
+        Self { number: value.to_bits(), low: 0, feature: NOTHING }
+    }
+
+    fn is_leaf(self) -> bool {
+        self.low == 0
+    }
+
+    /// What a leaf adds to the sum.
+    fn value(self) -> f32 {
+        f32::from_bits(self.number)
+    }
+}
+
+/// An integer that orders as `x` does among finite numbers and infinities. What is no number comes before
+/// all, and so goes low at every split.
+fn key(x: f32) -> u32 {
+    // Both zeros are one.
+    let bits = (x + 0.0).to_bits();
+    // Negative numbers come first, the largest of them last.
+    let ordered = bits ^ ((bits.cast_signed() >> 31).cast_unsigned() | SIGN);
+    if x.is_nan() { 0 } else { ordered }
+}
+
+/// The number that has this key.
+fn float(key: u32) -> f32 {
+    f32::from_bits(if key & SIGN == 0 { !key } else { key ^ SIGN })
+}
+
+/// The sign bit of a float.
+const SIGN: u32 = 1 << 31;
 
 impl Flat {
     /// The trees at `roots`; `open` says what stands at a node.
@@ -106,56 +168,68 @@ impl Flat {
         roots: impl IntoIterator<Item = N>,
         open: impl Fn(N) -> Result<Step<N>>,
     ) -> Result<Self> {
+        if width > MAX_WIDTH {
+            return Err(Error::custom(format!("trees on {width} features, at most {MAX_WIDTH}")));
+        }
         let mut flat = Self { width, ..Self::default() };
         // Fills the last group up.
         let nothing = flat.reserve() as u32;
-        let trees: Vec<_> =
+        let roots: Vec<u32> =
             roots.into_iter().map(|root| flat.push(root, &open)).collect::<Result<_>>()?;
-        for trees in trees.chunks(ABREAST) {
+        for roots in roots.chunks(ABREAST) {
             let mut group = Group { roots: [nothing; ABREAST], depth: 0 };
-            for (root, (first, depth)) in group.roots.iter_mut().zip(trees) {
-                *root = *first;
-                group.depth = group.depth.max(*depth);
-            }
+            group.roots[..roots.len()].copy_from_slice(roots);
             flat.groups.push(group);
         }
+        flat.measure().map_err(Error::custom)?;
         Ok(flat)
     }
 
-    /// Adds the tree that starts at `root`, and returns where it starts now and how deep it is.
-    fn push<N>(&mut self, root: N, open: impl Fn(N) -> Result<Step<N>>) -> Result<(u32, u8)> {
+    /// Adds the tree that starts at `root`, and returns where it starts now.
+    fn push<N>(&mut self, root: N, open: impl Fn(N) -> Result<Step<N>>) -> Result<u32> {
         let first = self.reserve();
-        let mut depth = 0;
         let mut waiting = VecDeque::from([(root, first, 0)]);
         while let Some((node, at, level)) = waiting.pop_front() {
             if level > MAX_DEPTH {
-                return Err(Error::custom("a tree without end"));
+                return Err(Error::custom(ENDLESS));
             }
-            depth = level;
             match open(node)? {
-                Step::Leaf(value) => self.value[at] = finite(value)?,
+                Step::Leaf(value) => self.nodes[at] = Node::leaf(finite(value)?),
                 Step::Split { feature, threshold, low, high } => {
                     let child = self.reserve();
                     self.reserve();
-                    self.feature[at] = self.known(feature)?;
-                    self.threshold[at] = finite(threshold).map(|_| rounded_down(threshold))?;
-                    self.low[at] = index(child)?;
+                    let number = finite(threshold).map(|_| key(rounded_down(threshold)))?;
+                    let further = u16::try_from(child - at).map_err(Error::custom)?;
+                    self.nodes[at] = Node { number, low: further, feature: self.known(feature)? };
                     waiting.push_back((low, child, level + 1));
                     waiting.push_back((high, child + 1, level + 1));
                 }
             }
         }
-        Ok((index(first)?, depth))
+        u32::try_from(first).map_err(Error::custom)
+    }
+
+    /// Finds how many steps each group takes: from every leaf up, since children follow their parents.
+    fn measure(&mut self) -> std::result::Result<(), &'static str> {
+        let mut steps = vec![0_u8; self.nodes.len()];
+        for (at, node) in self.nodes.iter().enumerate().rev().filter(|(_, node)| !node.is_leaf()) {
+            let child = at + usize::from(node.low);
+            steps[at] = steps[child].max(steps[child + 1]) + 1;
+            if steps[at] > MAX_DEPTH {
+                return Err(ENDLESS);
+            }
+        }
+        for group in &mut self.groups {
+            let depths = group.roots.map(|root| steps[root as usize]);
+            group.depth = depths.into_iter().max().unwrap_or(0);
+        }
+        Ok(())
     }
 
     /// Room for one more node, a leaf until told otherwise.
     fn reserve(&mut self) -> usize {
-        let at = self.value.len();
-        self.feature.push(0);
-        self.threshold.push(f32::INFINITY);
-        self.low.push(at as u32);
-        self.value.push(0.0);
-        at
+        self.nodes.push(Node::leaf(0.0));
+        self.nodes.len() - 1
     }
 
     fn known(&self, feature: usize) -> Result<u16> {
@@ -167,21 +241,24 @@ impl Flat {
 
     /// The sum over all trees. `row` has `width` values.
     fn sum(&self, row: &[f32]) -> f32 {
-        // Slices of one length, so that one check of an index does for all.
-        let nodes = self.value.len();
-        let (feature, threshold) = (&self.feature[..nodes], &self.threshold[..nodes]);
-        let (low, value) = (&self.low[..nodes], &self.value[..nodes]);
+        // A power of two, so that an index needs no check.
+        let mut keys = [0; MAX_WIDTH + 1];
+        for (key_of, x) in keys.iter_mut().zip(row) {
+            *key_of = key(*x);
+        }
         let mut sum = 0.0;
         for group in &self.groups {
             let mut at = group.roots.map(|root| root as usize);
             for _ in 0..group.depth {
                 for at in &mut at {
-                    let x = row[usize::from(feature[*at])];
-                    *at = low[*at] as usize + usize::from(x > threshold[*at]);
+                    let node = self.nodes[*at];
+                    let x = keys[usize::from(node.feature) % keys.len()];
+                    // Unsigned and this way round it is an addition with carry, a third less work.
+                    *at = *at + usize::from(node.low) + usize::from(node.number < x);
                 }
             }
             for at in at {
-                sum += value[at];
+                sum += self.nodes[at].value();
             }
         }
         sum
@@ -192,10 +269,6 @@ impl Flat {
 fn finite(value: f64) -> Result<f32> {
     let stored = value as f32;
     if stored.is_finite() { Ok(stored) } else { Err(Error::custom("a number that is not finite")) }
-}
-
-fn index(at: usize) -> Result<u32> {
-    u32::try_from(at).map_err(Error::custom)
 }
 
 /// The largest `f32` up to `threshold`: it parts all `f32` values as `threshold` does.
@@ -299,6 +372,49 @@ mod tests {
         }
     }
 
+    /// Numbers at which floats and their keys might part.
+    const EDGES: [f32; 11] = [
+        f32::NEG_INFINITY,
+        f32::MIN,
+        -1.5,
+        -1e-40,
+        -0.0,
+        0.0,
+        1e-40,
+        1.5,
+        f32::MAX,
+        f32::INFINITY,
+        f32::NAN,
+    ];
+
+    #[test]
+    fn a_walk_by_keys_goes_where_one_by_floats_goes() {
+        let thresholds: Vec<f32> = EDGES.into_iter().filter(|x| x.is_finite()).collect();
+        for threshold in thresholds {
+            let open = |node: usize| {
+                Ok(match node {
+                    0 => Step::Split { feature: 0, threshold: threshold.into(), low: 1, high: 2 },
+                    leaf => Step::Leaf(leaf as f64),
+                })
+            };
+            let flat = Flat::of(1, [0], open).unwrap();
+            for x in EDGES.into_iter().chain([-f32::NAN]) {
+                let leaf = if x > threshold { 2.0 } else { 1.0 };
+                assert!((flat.sum(&[x]) - leaf).abs() < f32::EPSILON, "{x} at {threshold}");
+            }
+            let restored: Flat = serde_json::from_value(json!(flat)).unwrap();
+            assert_eq!(json!(restored), json!(flat));
+            assert!((float(key(threshold)) - threshold).abs() < f32::MIN_POSITIVE);
+        }
+    }
+
+    #[test]
+    fn rows_of_more_features_than_are_walked_are_an_error() {
+        let leaf = |_: usize| Ok(Step::Leaf(1.0));
+        assert!(Flat::of(MAX_WIDTH, [0], leaf).is_ok());
+        assert!(Flat::of(MAX_WIDTH + 1, [0], leaf).is_err());
+    }
+
     /// More trees than are walked in step, of unequal depth.
     #[test]
     fn all_trees_add_up() {
@@ -334,6 +450,7 @@ mod tests {
             ("width", json!(1)),
             ("low", json!([0, 2, 2, 5, 4, 5])),
             ("low", json!([0, 2, 2, 4, 4])),
+            ("low", json!([0, 2, 2, 4, 1, 5])),
             ("groups", json!([{ "roots": [6, 0, 0, 0, 0, 0, 0, 0], "depth": 2 }])),
             ("number", json!([0.0, 1.5, 1.0, 0.1, 2.0, 1e60])),
         ] {

@@ -4,13 +4,17 @@
 //! This crate is arithmetic only. It has no clock, no lock, no task and no idea what a token is.
 
 mod batch;
+mod family;
 mod flat;
+mod frozen;
 mod mean;
 mod registry;
 mod rls;
 mod window;
 
 pub use batch::BATCH;
+pub use family::{Family, FamilyWeights};
+pub use frozen::Frozen;
 pub use registry::{REGRESSORS, batch_kind, kind};
 pub use window::{LEAST_ROWS, Window};
 
@@ -32,8 +36,42 @@ pub trait Regressor: std::fmt::Debug + Send + Sync {
     /// The whole state, so a restart predicts what it predicted before.
     fn save(&self) -> Value;
 
-    /// A copy, to be read while this one goes on learning.
+    /// A copy that learns by itself from here on.
     fn copy(&self) -> Box<dyn Regressor>;
+
+    /// What it predicts now, to be read while it goes on learning.
+    fn freeze(&self) -> Frozen {
+        Frozen::Whole(self.copy())
+    }
+
+    /// What was learned before weighs at most `labels` labels from now on, so that new ones move it fast;
+    /// what it predicts does not change.
+    fn soften(&mut self, _labels: f64) {}
+
+    /// Takes over what another of its kind and width has learned, from what that one's
+    /// [`Regressor::save`] gave, on another scale; its own options stay. `false`, and nothing has
+    /// changed, if the kind cannot start from another.
+    fn start_from(&mut self, _saved: &Value, _scale: &Scale) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Folds in what another of the same kind has learned from other rows, as it was saved. An error
+    /// changes nothing: the state is unreadable, or was learned under other options or other
+    /// features, or the kind cannot tell what two states have in common.
+    fn merge(&mut self, _saved: &Value) -> Result<()> {
+        Err(Error::Merge("this kind of model does not add up".to_owned()))
+    }
+}
+
+/// On which scale a model takes over what another has learned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    /// How many labels it is to weigh; never more than it has seen.
+    pub labels: f64,
+    /// Factor on every label.
+    pub label: f64,
+    /// Factor on every feature, one per feature of a row.
+    pub row: Vec<f64>,
 }
 
 /// How a configuration name becomes a regressor.
@@ -83,6 +121,9 @@ pub enum Error {
     /// No regressor has this name.
     #[error("no regressor is called `{0}`")]
     Unknown(String),
+    /// One name stands twice in a list of models.
+    #[error("`{0}` is named twice")]
+    Twice(&'static str),
     /// The options do not fit the regressor.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -101,6 +142,9 @@ pub enum Error {
         /// The largest value allowed.
         high: f64,
     },
+    /// Two states cannot be made one.
+    #[error("two models cannot be merged: {0}")]
+    Merge(String),
     /// The slices of a window do not fit together, or a row has no features or more than 65,535.
     #[error(
         "a window of {values} values, {labels} labels and {weights} weights has no rows of {width}"
@@ -122,6 +166,14 @@ pub enum Error {
         rows: usize,
         /// Rows that a fit needs.
         least: usize,
+    },
+    /// A saved model has other features than the one that is to start from it.
+    #[error("saved state has {saved} features, not {width}")]
+    Width {
+        /// Features of the saved model.
+        saved: usize,
+        /// Features of the model that was to take it over.
+        width: usize,
     },
     /// The library that fits `kind` gave up.
     #[error("`{kind}` could not be fitted")]

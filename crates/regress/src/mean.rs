@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use types::{NoOptions, read_options};
 
-use crate::{Kind, Regressor, is_sound};
+use crate::{Error, Frozen, Kind, Regressor, Result, is_sound};
 
 /// Labels after which the mean goes on as a moving one.
 const WINDOW: f64 = 500.0;
@@ -43,5 +43,23 @@ impl Regressor for Mean {
 
     fn copy(&self) -> Box<dyn Regressor> {
         Box::new(self.clone())
+    }
+
+    fn freeze(&self) -> Frozen {
+        Frozen::Constant(self.predict_one(&[]))
+    }
+
+    /// The mean of both, each weighed by its labels.
+    fn merge(&mut self, saved: &Value) -> Result<()> {
+        let other = Self::deserialize(saved)?;
+        if !(other.log_mean.is_finite() && other.count.is_finite() && other.count >= 0.0) {
+            return Err(Error::Merge("the other mean is no number".to_owned()));
+        }
+        let count = self.count + other.count;
+        if count > 0.0 {
+            self.log_mean += (other.log_mean - self.log_mean) * other.count / count;
+            self.count = count.min(WINDOW);
+        }
+        Ok(())
     }
 }

@@ -2,10 +2,11 @@
 //! as an immutable value. Batch models are fitted on a thread of their own.
 
 use std::{
+    collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, SyncSender, TryRecvError, sync_channel},
     },
     thread,
 };
@@ -13,7 +14,9 @@ use std::{
 use arc_swap::ArcSwap;
 use datalayer::StepSample;
 use parking_lot::Mutex;
-use predict::{ClassError, ClassKey, Learner, LoadError, Models, Outcome, Refit, Step, Ticket};
+use predict::{
+    ClassError, ClassKey, Labelled, Learner, LoadError, Models, Outcome, Refit, Step, Ticket,
+};
 use serde::{Deserialize, Serialize};
 use types::Time;
 
@@ -21,8 +24,6 @@ use types::Time;
 const EAGER_LABELS: u64 = 200;
 /// Time between two publications after that.
 const PUBLISH_MS: f32 = 20.0;
-/// Fits that may wait; one that finds no room is due again later.
-const WAITING_FITS: usize = 64;
 
 /// Where batch models are fitted.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -39,7 +40,8 @@ pub enum Refits {
 #[derive(Debug)]
 pub(crate) struct Learning {
     shared: Arc<Shared>,
-    fits: Option<SyncSender<Refit>>,
+    /// Wakes the thread that fits; the learner keeps what is due, so that no more than one fit holds rows.
+    wake: Option<SyncSender<()>>,
 }
 
 #[derive(Debug)]
@@ -56,13 +58,14 @@ struct State {
 }
 
 impl Learning {
-    pub(crate) fn new(learner: Learner, refits: Refits) -> std::io::Result<Self> {
+    pub(crate) fn new(mut learner: Learner, refits: Refits) -> std::io::Result<Self> {
+        let models = ArcSwap::from_pointee(learner.publish());
         let state = State { learner, labels: 0, published: Time::ZERO };
-        let shared = Arc::new(Shared { learner: Mutex::new(state), models: ArcSwap::default() });
-        let fits = match refits {
+        let shared = Arc::new(Shared { learner: Mutex::new(state), models });
+        let wake = match refits {
             Refits::Inline => None,
             Refits::Background => {
-                let (sender, receiver) = sync_channel(WAITING_FITS);
+                let (sender, receiver) = sync_channel(1);
                 let shared = Arc::clone(&shared);
                 thread::Builder::new()
                     .name("refit".to_owned())
@@ -70,7 +73,7 @@ impl Learning {
                 Some(sender)
             }
         };
-        Ok(Self { shared, fits })
+        Ok(Self { shared, wake })
     }
 
     /// What is known.
@@ -91,18 +94,34 @@ impl Learning {
             );
         }
         state.labels += 1;
-        for refit in state.learner.take_refits() {
-            match &self.fits {
-                Some(fits) => {
-                    // With no room it is skipped: the next one has newer rows.
-                    let _ = fits.try_send(refit);
-                }
-                None => install(&mut state, refit),
-            }
-        }
+        self.refit(&mut state);
         if state.labels <= EAGER_LABELS || now.ms_since(state.published) >= PUBLISH_MS {
             state.published = now;
             self.shared.models.store(Arc::new(state.learner.publish()));
+        }
+    }
+
+    /// See [`predict::teach`]; what was learned is published at once.
+    pub(crate) fn teach(&self, rows: &[Labelled]) {
+        let mut state = self.shared.learner.lock();
+        predict::teach(&mut state.learner, rows);
+        self.refit(&mut state);
+        self.shared.models.store(Arc::new(state.learner.publish()));
+    }
+
+    /// Has the fits run that are due.
+    fn refit(&self, state: &mut State) {
+        match &self.wake {
+            Some(wake) if state.learner.has_due() => {
+                // With no room it has been woken already.
+                let _ = wake.try_send(());
+            }
+            Some(_) => {}
+            None => {
+                for refit in state.learner.take_refits(usize::MAX) {
+                    tell(state.learner.install(refit.run()));
+                }
+            }
         }
     }
 
@@ -118,9 +137,9 @@ impl Learning {
         }
     }
 
-    /// Forgets what belongs to one endpoint alone.
-    pub(crate) fn forget(&self, slot: u32) {
-        self.shared.learner.lock().learner.forget(slot);
+    /// See [`Learner::keep_only`].
+    pub(crate) fn keep_only(&self, live: &BTreeSet<u32>) {
+        self.shared.learner.lock().learner.keep_only(live);
     }
 
     /// See [`Learner::save`].
@@ -150,21 +169,30 @@ impl Learning {
 }
 
 impl Shared {
-    /// Fits what is due until the router is gone.
-    fn fit_all(&self, due: &Receiver<Refit>) {
-        while let Ok(refit) = due.recv() {
-            // A fit is somebody else's arithmetic: should it panic, the models there are go on.
-            if let Ok(refitted) = catch_unwind(AssertUnwindSafe(|| refit.run())) {
-                tell(self.learner.lock().learner.install(refitted));
-            } else {
-                tracing::warn!("a batch model could not be fitted: it panicked");
+    /// Fits what is due, one after another, until the router is gone.
+    fn fit_all(&self, woken: &Receiver<()>) {
+        while let Ok(()) = woken.recv() {
+            while let Some(refit) = self.next_due() {
+                self.fit(refit);
+                if matches!(woken.try_recv(), Err(TryRecvError::Disconnected)) {
+                    return;
+                }
             }
         }
     }
-}
 
-fn install(state: &mut State, refit: Refit) {
-    tell(state.learner.install(refit.run()));
+    fn next_due(&self) -> Option<Refit> {
+        self.learner.lock().learner.take_refits(1).pop()
+    }
+
+    fn fit(&self, refit: Refit) {
+        // A fit is somebody else's arithmetic: should it panic, the models there are go on.
+        if let Ok(refitted) = catch_unwind(AssertUnwindSafe(|| refit.run())) {
+            tell(self.learner.lock().learner.install(refitted));
+        } else {
+            tracing::warn!("a batch model could not be fitted: it panicked");
+        }
+    }
 }
 
 fn tell(failed: Vec<regress::Error>) {

@@ -12,14 +12,16 @@ mod observer;
 mod record;
 mod refusal;
 mod route;
+mod tokens;
 
 pub use end::End;
 pub use flight::Flight;
 pub use front::{
-    BodyError, Fault, Head, HeaderError, Kind, ResponseScanner, Seen, Usage, read_request, read_slo,
+    BodyError, Fault, Head, HeaderError, Kind, ResponseScanner, Seen, Usage, read_request,
+    read_scope, read_slo,
 };
 pub use learning::Refits;
 pub use observer::Observer;
-pub use record::{Known, Recorded, Recorder};
+pub use record::{Known, MOST_STEPS, Recorded, Recorder};
 pub use refusal::{Blame, Refusal};
 pub use route::{Error, Options, Routed, Router};

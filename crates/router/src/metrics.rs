@@ -1,5 +1,6 @@
 //! Every metric of the router: names, labels and what they count.
 
+use predict::{ClassKey, Unsound};
 use prometheus::{
     Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     core::{Collector, Desc},
@@ -16,6 +17,7 @@ pub(crate) struct Metrics {
     falls: IntCounterVec,
     refusals: IntCounterVec,
     outcomes: IntCounterVec,
+    rejected: IntCounterVec,
     pub(crate) labels: IntCounter,
 }
 
@@ -52,6 +54,11 @@ impl Metrics {
                 "Requests that were routed and have ended, by how.",
                 "end",
             )?,
+            rejected: counters(
+                "slackline_router_labels_rejected_total",
+                "Outcomes that the learner was not taught, since they cannot be true, by reason.",
+                "reason",
+            )?,
             labels,
         })
     }
@@ -67,9 +74,30 @@ impl Metrics {
         self.refusals.with_label_values(&[refusal.as_str()]).inc();
     }
 
+    /// An outcome of `class` is not learned. Told at the first of its kind, the tenth, the hundredth and
+    /// so on.
+    pub(crate) fn rejected(&self, why: Unsound, class: &ClassKey) {
+        let counter = self.rejected.with_label_values(&[why.as_str()]);
+        counter.inc();
+        let count = counter.get();
+        if is_power_of_ten(count) {
+            tracing::warn!(
+                %class, reason = why.as_str(), count,
+                "an outcome is not learned: {why}"
+            );
+        }
+    }
+
     pub(crate) fn ended(&self, end: Option<End>) {
         self.outcomes.with_label_values(&[end.map_or("cancelled", End::as_str)]).inc();
     }
+}
+
+fn is_power_of_ten(mut count: u64) -> bool {
+    while count > 1 && count.is_multiple_of(10) {
+        count /= 10;
+    }
+    count == 1
 }
 
 /// What gauges are read from when the page is asked for.

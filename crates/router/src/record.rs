@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use datalayer::StepSample;
 use features::FeatureRow;
 use predict::ClassKey;
 use schedule::Rung;
@@ -17,6 +18,9 @@ pub struct Known {
     /// When it was known.
     pub at: Time,
 }
+
+/// Samples of steps that are kept of one request.
+pub const MOST_STEPS: usize = 16;
 
 /// A decided request that has ended.
 #[derive(Clone, Debug)]
@@ -35,9 +39,18 @@ pub struct Recorded {
     pub ttft: Option<Known>,
     /// Mean time between tokens, where at least two were seen.
     pub itl: Option<Known>,
+    /// Mean times between the tokens so far, while the stream went on; none for a short one.
+    pub itl_so_far: Vec<Known>,
+    /// Samples of the endpoint's steps that tokens of this request completed, at most [`MOST_STEPS`],
+    /// evenly thinned out.
+    pub steps: Vec<(Time, StepSample)>,
+    /// Time of the whole answer, where it was complete and no token was seen by itself.
+    pub e2e: Option<Known>,
     /// Output tokens, as told by the endpoint or else as seen.
     pub output_tokens: u32,
-    /// How it ended: the word of [`End`](crate::End), or `cancelled`.
+    /// How it ended: the word of [`End`](crate::End), or `cancelled`; of a complete one that taught no
+    /// latency, `warm-up` (one of the first of its endpoint, far slower than predicted) or `preempted`
+    /// (it stalled while its endpoint preempted requests).
     pub end: &'static str,
     /// What decided.
     pub rung: Rung,

@@ -50,6 +50,7 @@ fn request(prompt: u64) -> Request {
         max_tokens: None,
         blocks: (0..8).map(|block| prompt * 100 + block).collect(),
         slo: Slo { ttft: Millis::new(1_000.0), itl: Millis::new(50.0) },
+        scope: None,
         subset: None,
         explain: false,
     }

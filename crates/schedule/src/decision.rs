@@ -10,6 +10,8 @@ use crate::misses::Cost;
 pub enum Rung {
     /// Learned predictions.
     Learned,
+    /// Predictions, of which one at least is from what is known of its class before the first rows.
+    Prior,
     /// Weighted scorers.
     Heuristic,
     /// Fewest requests in flight.
@@ -25,6 +27,7 @@ impl Rung {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Learned => "learned",
+            Self::Prior => "prior",
             Self::Heuristic => "heuristic",
             Self::LeastRequests => "least-requests",
             Self::Random => "random",
@@ -33,11 +36,18 @@ impl Rung {
     }
 
     /// Every rung, for metrics.
-    pub const ALL: [Self; 5] =
-        [Self::Learned, Self::Heuristic, Self::LeastRequests, Self::Random, Self::RoundRobin];
+    pub const ALL: [Self; 6] = [
+        Self::Learned,
+        Self::Prior,
+        Self::Heuristic,
+        Self::LeastRequests,
+        Self::Random,
+        Self::RoundRobin,
+    ];
 
-    pub(crate) fn is_learned(self) -> bool {
-        self == Self::Learned
+    /// Whether it goes by expected misses.
+    pub(crate) fn is_by_cost(self) -> bool {
+        matches!(self, Self::Learned | Self::Prior)
     }
 
     pub(crate) fn is_heuristic(self) -> bool {
@@ -77,7 +87,7 @@ pub struct Explanation {
 pub struct Reason {
     /// `namespace/name`.
     pub endpoint: String,
-    /// Cost in expected misses (learned).
+    /// Cost in expected misses (learned, prior).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
     /// Weighted sum of scores (heuristic).

@@ -16,7 +16,7 @@ pub(crate) fn explain(
     costs: &[Cost],
     scores: &[f32],
 ) -> Explanation {
-    let cost = |at: usize| decision.rung.is_learned().then(|| costs.get(at).copied()).flatten();
+    let cost = |at: usize| decision.rung.is_by_cost().then(|| costs.get(at).copied()).flatten();
     let score = |at: usize| decision.rung.is_heuristic().then(|| scores.get(at).copied()).flatten();
     let rank = |at: &usize| {
         let key = cost(*at).map(|c| c.total).or_else(|| score(*at).map(|s| -s));

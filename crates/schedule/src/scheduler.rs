@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use predict::Source;
 use types::Request;
 
 use crate::{
@@ -96,10 +97,20 @@ impl Scheduler {
             Policy::Learned => {
                 let known =
                     costs(&self.options.learned, request.slo, candidates, &mut scratch.costs);
-                if known && let Some(chosen) = cheapest(&scratch.costs, random) {
-                    return (Rung::Learned, chosen, None);
+                let doubt = candidates.iter().find_map(|c| c.prediction?.trust.doubt());
+                if known
+                    && doubt.is_none()
+                    && let Some(chosen) = cheapest(&scratch.costs, random)
+                {
+                    let is_prior =
+                        |c: &Candidate| c.prediction.is_some_and(|p| p.source == Source::Prior);
+                    return if candidates.iter().any(is_prior) {
+                        (Rung::Prior, chosen, Some("a class is known by its prior only"))
+                    } else {
+                        (Rung::Learned, chosen, None)
+                    };
                 }
-                fell = Some("too few labels to predict from");
+                fell = Some(doubt.filter(|_| known).unwrap_or("too few labels to predict from"));
             }
             Policy::Heuristic => {}
         }

@@ -20,6 +20,7 @@ fn request(blocks: usize) -> Request {
         max_tokens: None,
         blocks: vec![1; blocks].into(),
         slo: Slo::default(),
+        scope: None,
         subset: None,
         explain: false,
     }

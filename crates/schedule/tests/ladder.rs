@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use datalayer::{Budgets, Demand, Load, Pool, Snapshot};
-use predict::{Prediction, Quantiles};
+use predict::{Prediction, Quantiles, Source, Trust};
 use schedule::{Candidate, MissOptions, Options, Policy, Rung, Scheduler, costs};
 use types::{Endpoint, EndpointId, Millis, Request, Slo};
 
@@ -23,6 +23,7 @@ fn request(slo: Slo) -> Request {
         max_tokens: None,
         blocks: [1, 2, 3, 4].into(),
         slo,
+        scope: None,
         subset: None,
         explain: true,
     }
@@ -80,6 +81,17 @@ fn one_candidate_without_prediction_makes_the_heuristics_decide_and_says_so() {
     let decision = decide(Policy::Learned, some);
     assert_eq!((decision.rung, decision.chosen), (Rung::Heuristic, 1));
     assert!(decision.fell.unwrap().contains("labels"));
+}
+
+#[test]
+fn one_prior_among_the_predictions_makes_it_the_rung_of_priors_by_the_same_rule() {
+    let mut some = candidates(&[(2_000.0, 20.0), (300.0, 20.0)]);
+    some[0].prediction.as_mut().unwrap().source = Source::Prior;
+    let decision = decide(Policy::Learned, some);
+    assert_eq!((decision.rung.as_str(), decision.chosen), ("prior", 1));
+    assert!(decision.fell.unwrap().contains("prior"));
+    let explanation = decision.explanation.unwrap();
+    assert!(explanation.best[1].cost.unwrap().own > 0.9);
 }
 
 #[test]
@@ -171,4 +183,19 @@ fn a_misspelt_plugin_is_named_with_those_there_are() {
     options.profile.scorers[0].name = "quue".to_owned();
     let error = Scheduler::new(options).unwrap_err().to_string();
     assert!(error.contains("`quue`") && error.contains("queue"), "{error}");
+}
+
+#[test]
+fn predictions_that_have_been_far_off_do_not_decide_and_say_so() {
+    let with = |trust: Trust| {
+        let mut some = candidates(&[(100.0, 10.0), (900.0, 30.0)]);
+        some[1].prediction.as_mut().unwrap().trust = trust;
+        decide(Policy::Learned, some)
+    };
+    let off = with(Trust { calibrated: false, ..Trust::default() });
+    assert_eq!(off.rung, Rung::Heuristic);
+    assert_eq!(off.fell, Some("predictions have been far off lately"));
+    let new_load = Trust { in_range: false, ..Trust::default() };
+    assert_eq!(with(new_load).rung, Rung::Learned, "fresh metrics vouch for a new load");
+    assert_eq!(with(Trust { fresh: false, ..new_load }).rung, Rung::Heuristic);
 }

@@ -232,6 +232,7 @@ impl<'a> Run<'a> {
             kv_utilization: Some(gauges.kv_utilization as f32),
             kv_block_tokens: Some(BLOCK_TOKENS),
             kv_blocks: Some(gauges.kv_blocks),
+            preemptions: u32::try_from(gauges.counts.preemptions).ok(),
         });
     }
 
@@ -371,6 +372,7 @@ fn request_of(arrival: &Arrival, index: usize, scenario: &Scenario) -> Request {
         max_tokens: None,
         blocks: router_blocks(arrival),
         slo: scenario.slo,
+        scope: None,
         subset: None,
         explain: false,
     }

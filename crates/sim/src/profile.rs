@@ -37,6 +37,10 @@ pub struct Profile {
     pub kv_bytes_per_token: u32,
     /// Whether the coefficients are scaled from specifications rather than measured.
     pub estimated: bool,
+    /// How far its source is to be trusted: `high`, `medium` or `low`.
+    pub confidence: String,
+    /// Where the coefficients come from.
+    pub source: String,
 }
 
 /// Coefficients of the step time, see [`Profile::step_ms`].
@@ -100,8 +104,13 @@ pub enum ProfileError {
 impl Profile {
     /// Every profile of the table, in its order.
     pub fn all() -> Vec<Self> {
-        let mut reader = csv::Reader::from_reader(TABLE.as_bytes());
-        reader.deserialize().filter_map(Result::ok).map(|row: Row| row.into()).collect()
+        Self::table(TABLE).unwrap_or_default()
+    }
+
+    /// Every profile of a table with the columns of the built-in one.
+    pub fn table(text: &str) -> Result<Vec<Self>, csv::Error> {
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        reader.deserialize().map(|row: Result<Row, _>| row.map(Self::from)).collect()
     }
 
     /// The first profile of `model` on `gpu`; letter case is ignored, and `H100` means `H100-SXM`.
@@ -204,6 +213,7 @@ struct Row {
     kv_blocks16_formula: u32,
     kv_bytes_per_token: u32,
     confidence: String,
+    source: String,
 }
 
 impl From<Row> for Profile {
@@ -227,6 +237,8 @@ impl From<Row> for Profile {
             kv_blocks: row.kv_blocks16_observed.unwrap_or(row.kv_blocks16_formula),
             kv_bytes_per_token: row.kv_bytes_per_token,
             estimated: row.confidence == "low",
+            confidence: row.confidence,
+            source: row.source,
         }
     }
 }

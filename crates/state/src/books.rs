@@ -61,6 +61,11 @@ impl Books {
         self.sample_bytes += bytes;
     }
 
+    /// Samples, and the bytes that they take.
+    pub(crate) fn samples(&self) -> (u64, u64) {
+        (self.samples, self.sample_bytes)
+    }
+
     /// Notes the blob `name` of `bytes`.
     pub(crate) fn put(&mut self, name: String, bytes: u64) {
         self.blobs.insert(name, bytes);
@@ -81,7 +86,8 @@ impl Books {
     /// Keys of the oldest chunks that are over the limits, and forgets them. The newest stays.
     pub(crate) fn prune(&mut self, options: &Options) -> Vec<u64> {
         let blobs: u64 = self.blobs.values().map(|bytes| 2 * bytes).sum();
-        let limit = live(options).saturating_sub(blobs).max(live(options) / 4);
+        let room = live(options).saturating_sub(blobs).max(live(options) / 4);
+        let limit = room.min(options.max_sample_bytes);
         let mut keys = Vec::new();
         while self.samples > options.max_samples || self.sample_bytes > limit {
             if self.chunks.len() == 1 {

@@ -39,6 +39,22 @@ pub enum Error {
         /// What is wrong with it.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// There is no store in the directory.
+    #[error("there is no state in `{}`", path.display())]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The store was written under another schema version.
+    #[error("state in `{}` has schema version {found}, not {wanted}", path.display())]
+    Schema {
+        /// Directory of the store.
+        path: PathBuf,
+        /// Version that it was written under.
+        found: u32,
+        /// Version that was asked for.
+        wanted: u32,
+    },
     /// The value is there, but is not what was written: relearn it.
     #[error("`{name}` is damaged on disk")]
     Damaged {
@@ -67,6 +83,8 @@ pub(crate) enum Fault {
     Empty,
     #[error("it is closed")]
     Closed,
+    #[error("its manifest is {0}")]
+    Manifest(&'static str),
     #[error("its pages make no sense: {0}")]
     Panicked(String),
     #[error(transparent)]

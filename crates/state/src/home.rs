@@ -8,9 +8,10 @@ use std::{
 };
 
 use crate::{
+    aside::{CORRUPT, Place, schema_label},
     books::Books,
     disk::Disk,
-    error::Error,
+    error::{Error, Fault},
     manifest::{Manifest, Read},
     options::Options,
 };
@@ -69,13 +70,36 @@ impl Home {
         &self.path
     }
 
+    /// Takes the store that is in `path` for this process, and opens it as it is: nothing is made or
+    /// moved.
+    pub(crate) fn existing(path: &Path, schema: u32) -> Result<(Self, Disk, Books), Error> {
+        let missing = || Error::Missing { path: path.to_owned() };
+        let damaged = |why| Error::fault(path, Fault::Manifest(why));
+        let number = match Manifest::read(path).map_err(|error| Error::io(path, error))? {
+            Read::Missing => return Err(missing()),
+            Read::Unreadable => return Err(damaged("unreadable")),
+            Read::Is(manifest) if manifest.schema != schema => {
+                let found = manifest.schema;
+                return Err(Error::Schema { path: path.to_owned(), found, wanted: schema });
+            }
+            Read::Is(manifest) => manifest.number,
+        };
+        let options = Options { path: path.to_owned(), ..Options::default() };
+        let home = Self::claim(&options, schema)?;
+        if !home.folder(number).is_dir() {
+            return Err(damaged("naming a database that is gone"));
+        }
+        let (disk, books) = home.open_store(number)?;
+        Ok((home, disk, books))
+    }
+
     /// Opens the current database; one that cannot be used is moved aside for a fresh one.
     pub(crate) fn open(&mut self) -> Result<Holding, Error> {
         let unfit = match self.current() {
             Ok(Some(Ok(number))) => match self.open_store(number) {
                 Ok((disk, books)) => return Ok((disk, books, Found::Warm)),
                 Err(Error::Broken { source, .. }) => {
-                    Unfit { label: "corrupt".to_owned(), why: source.to_string() }
+                    Unfit { label: CORRUPT.to_owned(), why: source.to_string() }
                 }
                 Err(error) => return Err(error),
             },
@@ -152,13 +176,13 @@ impl Home {
     /// Number of the current database, if there is one and it may be opened.
     fn current(&self) -> io::Result<Option<Result<u64, Unfit>>> {
         let corrupt =
-            |why: &str| Ok(Some(Err(Unfit { label: "corrupt".to_owned(), why: why.to_owned() })));
+            |why: &str| Ok(Some(Err(Unfit { label: CORRUPT.to_owned(), why: why.to_owned() })));
         match Manifest::read(&self.path)? {
             Read::Missing if self.numbers()?.is_empty() => Ok(None),
             Read::Missing => corrupt("its manifest is missing"),
             Read::Unreadable => corrupt("its manifest is unreadable"),
             Read::Is(Manifest { schema, .. }) if schema != self.schema => {
-                let label = format!("schema-{schema}");
+                let label = schema_label(schema);
                 let why = format!("it has schema version {schema}, not {}", self.schema);
                 Ok(Some(Err(Unfit { label, why })))
             }
@@ -184,8 +208,16 @@ impl Home {
         Ok(numbers)
     }
 
-    /// Renames the directory to the first free `<path>.<label>-<n>`, and holds an empty one in its
-    /// place. A mount point, or a directory in one that is not ours, cannot be renamed: then what
+    /// Removes old stores that were moved aside.
+    pub(crate) fn prune_aside(&self) {
+        let beside = Place::beside(&self.path);
+        for place in beside.into_iter().chain([Place::within(&self.path)]) {
+            place.prune();
+        }
+    }
+
+    /// Renames the directory to the next `<path>.<label>-<n>`, and holds an empty one in its place. A
+    /// mount point, or a directory in one that is not ours, cannot be renamed: then what
     /// is in it moves to `<path>/<label>-<n>`.
     fn move_aside(&mut self, label: &str) -> Result<PathBuf, Error> {
         self.rename(label)
@@ -195,12 +227,8 @@ impl Home {
     }
 
     fn rename(&mut self, label: &str) -> io::Result<Option<PathBuf>> {
-        let Some(name) = self.path.file_name() else { return Ok(None) };
-        let to = first_free(|n| {
-            let mut name = name.to_owned();
-            name.push(format!(".{label}-{n}"));
-            self.path.with_file_name(name)
-        });
+        let Some(place) = Place::beside(&self.path) else { return Ok(None) };
+        let to = place.next(label);
         if fs::rename(&self.path, &to).is_err() {
             return Ok(None);
         }
@@ -215,7 +243,7 @@ impl Home {
     }
 
     fn move_within(&self, label: &str) -> io::Result<PathBuf> {
-        let to = first_free(|n| self.path.join(format!("{label}-{n}")));
+        let to = Place::within(&self.path).next(label);
         fs::create_dir(&to)?;
         for number in self.numbers()? {
             let from = self.folder(number);
@@ -238,12 +266,6 @@ fn lock(path: &Path) -> Result<File, Error> {
 
 fn lock_file(path: &Path) -> io::Result<File> {
     File::options().create(true).truncate(false).write(true).open(path.join(LOCK))
-}
-
-/// The first of `names(1)`, `names(2)`, … that is not taken.
-fn first_free(names: impl FnMut(u64) -> PathBuf) -> PathBuf {
-    let mut free = (1..).map(names).filter(|path| fs::symlink_metadata(path).is_err());
-    free.next().unwrap_or_default()
 }
 
 /// Bytes in the files below `folder`; one that vanishes meanwhile counts nothing.

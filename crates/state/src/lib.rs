@@ -8,6 +8,7 @@
 //! and `store-<n>`, the sled database. Values stay under 7 KiB, since sled keeps a leaf of sixteen
 //! in its log only up to a quarter of a segment and never reclaims well what it keeps outside.
 
+mod aside;
 mod blobs;
 mod books;
 mod chunk;

@@ -17,6 +17,8 @@ pub struct Options {
     pub path: PathBuf,
     /// Samples kept; the oldest go first.
     pub max_samples: u64,
+    /// Bytes of samples kept, their keys and checksums included; the oldest go first.
+    pub max_sample_bytes: u64,
     /// Bytes of the store on disk, at least 8 MiB. About a quarter holds samples, as sled needs the
     /// rest to reclaim space; blobs share that quarter. Stores moved aside are not counted.
     pub max_bytes: u64,
@@ -29,6 +31,7 @@ impl Default for Options {
         Self {
             path: PathBuf::from("state"),
             max_samples: 200_000,
+            max_sample_bytes: 64 << 20,
             max_bytes: 256 << 20,
             flush_ms: 1_000,
         }

@@ -1,6 +1,6 @@
 //! The store: a ring of samples and named blobs, bounded in number and in bytes on disk.
 
-use std::{fmt, ops::Bound, sync::Arc, time::Duration};
+use std::{fmt, ops::Bound, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -36,6 +36,8 @@ pub struct Store(Arc<Shared>);
 
 struct Shared {
     options: Options,
+    /// Whether a database that fails may be opened again, and moved aside.
+    may_mend: bool,
     state: Mutex<State>,
 }
 
@@ -56,15 +58,25 @@ impl Store {
     ///
     /// One written under another `schema_version`, or that cannot be read, is renamed to
     /// `<path>.schema-<version>-<n>` or `<path>.corrupt-<n>` (inside `<path>` where the directory
-    /// itself cannot be renamed) and a fresh one is opened.
+    /// itself cannot be renamed) and a fresh one is opened. The newest two of those stay.
     pub fn open(options: Options, schema_version: u32) -> Result<Opened, Error> {
         let options = options.bounded();
         let home = Home::claim(&options, schema_version)?;
         let disk = Disk::closed(home.path());
         let mut state = State { disk, books: Books::default(), home };
         let found = state.open(&options)?;
-        let store = Self(Arc::new(Shared { options, state: Mutex::new(state) }));
-        Ok(Opened { store, found })
+        state.home.prune_aside();
+        let state = Mutex::new(state);
+        Ok(Opened { store: Self(Arc::new(Shared { options, may_mend: true, state })), found })
+    }
+
+    /// Opens the store that is in `path` to read from it, and leaves everything there as it is. An
+    /// error if there is none, or it cannot be read.
+    pub fn open_existing(path: &Path, schema_version: u32) -> Result<Self, Error> {
+        let (home, disk, books) = Home::existing(path, schema_version)?;
+        let options = Options { path: path.to_owned(), ..Options::default() };
+        let state = Mutex::new(State { disk, books, home });
+        Ok(Self(Arc::new(Shared { options, may_mend: false, state })))
     }
 
     /// Makes `bytes` the blob `name`, wholly or not at all.
@@ -120,6 +132,11 @@ impl Store {
         })
     }
 
+    /// How many samples there are, and the bytes that they take.
+    pub fn sample_size(&self) -> Result<(u64, u64), Error> {
+        Ok(self.ready()?.books.samples())
+    }
+
     /// Brings everything to the device.
     pub fn flush(&self) -> Result<(), Error> {
         self.ready()?.disk.flush()
@@ -138,7 +155,7 @@ impl Store {
     /// The state, its database opened again if it failed: sled stops for good at its first failure.
     fn ready(&self) -> Result<parking_lot::MutexGuard<'_, State>, Error> {
         let mut state = self.0.state.lock();
-        if state.disk.is_broken() {
+        if state.disk.is_broken() && self.0.may_mend {
             // sled lets go of its file first.
             state.disk = Disk::closed(state.home.path());
             state.open(&self.0.options)?;

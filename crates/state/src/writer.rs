@@ -19,12 +19,14 @@ use crate::{chunk::MAX_SAMPLE_BYTES, error::Error, store::Store};
 const BATCH: usize = 1_000;
 /// Samples that wait at most; more are dropped.
 const WAITING: usize = 8 * BATCH;
+/// Flushes left out after a failure: opening a failed database reads all of it.
+const BACK_OFF: u32 = 10;
 
 /// Takes samples and blobs without waiting, and writes them once 1,000 samples are there or
 /// [`crate::Options::flush_ms`] have passed.
 ///
-/// What the store cannot take is dropped and counted; a warning says when that begins. Dropping the
-/// writer stops it.
+/// What the store cannot take is dropped and counted; a warning says when that begins, and it tries
+/// again every ten times [`crate::Options::flush_ms`]. Dropping the writer stops it.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
@@ -121,7 +123,8 @@ struct Work {
 impl Work {
     fn run(mut self, woken: &Receiver<()>) {
         loop {
-            let told = woken.recv_timeout(self.store.flush_every());
+            let flushes = if self.is_failing { BACK_OFF } else { 1 };
+            let told = woken.recv_timeout(self.store.flush_every() * flushes);
             self.write();
             if told == Err(RecvTimeoutError::Disconnected) {
                 return;
@@ -150,25 +153,22 @@ impl Work {
         }
     }
 
-    /// Writes the samples that wait; whether there were any. Those that fail are dropped.
+    /// Writes the samples that wait, no more at once than may wait; whether there were any. Those that
+    /// fail are dropped, and the others wait on.
     fn append(&self) -> Result<bool, Error> {
-        let mut result = Ok(false);
-        loop {
+        for round in 0..WAITING / BATCH {
             let samples: Vec<_> = self.inbox.try_iter().take(BATCH).collect();
             let count = samples.len();
             if count == 0 {
-                return result;
+                return Ok(round > 0);
             }
             self.shared.waiting.fetch_sub(count, Relaxed);
-            let appended = self.store.append(samples);
-            if appended.is_err() {
+            if let Err(error) = self.store.append(samples) {
                 self.shared.dropped.fetch_add(count as u64, Relaxed);
-            }
-            result = result.and(appended.map(|_| true));
-            if count < BATCH {
-                return result;
+                return Err(error);
             }
         }
+        Ok(true)
     }
 
     /// Writes the blobs that wait; whether there were any. Those that fail wait on, unless they

@@ -6,16 +6,18 @@
 #![expect(clippy::unwrap_used, reason = "a broken fixture should fail loudly")]
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use state::{Found, Opened, Options, Store};
+use state::{Found, Opened, Options, Store, Writer};
 use tempfile::TempDir;
 
 const SCHEMA: u32 = 7;
+const SAMPLES: u64 = 1_000;
 
 /// Held by the test that runs.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -28,18 +30,23 @@ fn samples(range: std::ops::Range<u64>) -> impl Iterator<Item = Vec<u8>> {
     range.map(|number| number.to_be_bytes().repeat(25))
 }
 
-/// Runs the test `name` of this file in a process of its own, behind `shell`, with `path` as input.
-fn child(name: &str, shell: &str, path: &Path) -> Child {
-    let mut child = Command::new("sh")
+/// Runs the test `name` of this file in a process of its own, behind `shell`.
+fn shell(name: &str, shell: &str) -> Child {
+    Command::new("sh")
         .args(["-c", &format!(r#"{shell} exec "$0" "$@""#)])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", name, "--ignored", "--nocapture"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(path.to_str().unwrap().as_bytes()).unwrap();
+        .unwrap()
+}
+
+/// Such a process that is told `path` and nothing more.
+fn child(name: &str, limits: &str, path: &Path) -> Child {
+    let mut child = shell(name, limits);
+    writeln!(child.stdin.take().unwrap(), "{}", path.display()).unwrap();
     child
 }
 
@@ -57,8 +64,8 @@ fn say(text: impl std::fmt::Display) {
 
 fn told_path() -> PathBuf {
     let mut path = String::new();
-    std::io::stdin().read_to_string(&mut path).unwrap();
-    path.into()
+    std::io::stdin().read_line(&mut path).unwrap();
+    path.trim_end().into()
 }
 
 #[test]
@@ -121,6 +128,58 @@ fn a_full_disk_is_one_clear_error_and_loses_nothing() {
         assert!(kept.len() >= acknowledged.parse().unwrap(), "{} of {acknowledged}", kept.len());
         assert!(kept.into_iter().eq(samples(0..store.append([]).unwrap())));
     }
+}
+
+#[test]
+#[ignore = "run by other tests, in a process of its own"]
+fn child_writes_beside_its_work() {
+    tracing_subscriber::fmt()
+        .with_env_filter("info,sled=off")
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let options = Options { flush_ms: 10, ..options(told_path()) };
+    let writer = Writer::start(Store::open(options, SCHEMA).unwrap().store).unwrap();
+    let is_over = std::thread::spawn(|| std::io::stdin().lock().lines().count());
+    while !is_over.is_finished() {
+        writer.try_append(vec![b'x'; 4_000]);
+        // Some megabytes a second, as busy as a store ever is.
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+    writer.stop();
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_writing_goes_on_once_there_is_space() {
+    let _alone = ALONE.lock();
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("state");
+    let store = Store::open(options(path.clone()), SCHEMA).unwrap().store;
+    store.append(samples(0..SAMPLES)).unwrap();
+    store.put_blob("model", &vec![7; 20_000]).unwrap();
+    store.flush().unwrap();
+    drop(store);
+    // A soft limit on the size of files stands in for a full disk: it can be lifted from outside.
+    let limit = r#"trap "" XFSZ; ulimit -S -f 8000;"#;
+    let mut child = shell("child_writes_beside_its_work", limit);
+    let mut input = child.stdin.take().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    writeln!(input, "{}", path.display()).unwrap();
+    let told = log.next().unwrap();
+    assert!(told.contains("WARN") && told.contains("no space left for state in"), "{told}");
+    let lifted = ["--fsize=unlimited", "--pid", &child.id().to_string()];
+    assert!(Command::new("prlimit").args(lifted).status().unwrap().success());
+    let told = log.next().unwrap();
+    assert!(told.contains("INFO") && told.contains("state is written again"), "{told}");
+    drop(input);
+    assert_eq!(log.collect::<Vec<_>>(), [""; 0]);
+    assert!(child.wait().unwrap().success());
+    let Opened { store, found } = Store::open(options(path), SCHEMA).unwrap();
+    assert_eq!(found, Found::Warm);
+    let kept: Vec<_> = store.samples().map(Result::unwrap).collect();
+    assert!(kept.len() as u64 > SAMPLES, "{}", kept.len());
+    assert!(samples(0..SAMPLES).eq(kept.into_iter().take(SAMPLES as usize)));
+    assert_eq!(store.blob("model").unwrap(), Some(vec![7; 20_000]));
 }
 
 #[test]

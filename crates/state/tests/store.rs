@@ -134,6 +134,29 @@ fn the_disk_is_bounded_whatever_is_written() {
 }
 
 #[test]
+fn samples_keep_to_their_bytes_and_leave_the_rest_to_blobs() {
+    let folder = TempDir::new().unwrap();
+    let bound = 2 << 20;
+    let options = Options { max_bytes: 64 << 20, max_sample_bytes: bound, ..options(&folder) };
+    let store = open(&options);
+    // Ten times the bound, in rows of about 400 bytes.
+    let row = |number: u64| [&number.to_be_bytes()[..], &[b'x'; 392]].concat();
+    let rows = 10 * bound / 400;
+    for start in (0..rows).step_by(1_000) {
+        store.append((start..rows.min(start + 1_000)).map(row)).unwrap();
+        let (_, bytes) = store.sample_size().unwrap();
+        assert!(bytes <= bound, "{bytes} after {start}");
+    }
+    let (count, bytes) = store.sample_size().unwrap();
+    assert!(bytes > bound * 9 / 10 && count > bound / 400 * 8 / 10, "{count} {bytes}");
+    let on_disk = store.size_on_disk().unwrap();
+    assert!(on_disk <= options.max_bytes, "{on_disk}");
+    let newest = store.samples().last().unwrap().unwrap();
+    assert_eq!(newest, row(rows - 1));
+    store.put_blob("model", &vec![1; 4 << 20]).unwrap();
+}
+
+#[test]
 fn a_lower_limit_holds_from_the_next_start() {
     let folder = TempDir::new().unwrap();
     let wide = options(&folder);
@@ -174,10 +197,65 @@ fn another_schema_is_moved_aside_and_kept() {
         store.append([sample(u64::from(schema))]).unwrap();
         store.flush().unwrap();
     }
-    let expected = ["state", "state.schema-7-1", "state.schema-7-2", "state.schema-8-1"];
+    let expected = ["state", "state.schema-7-3", "state.schema-8-2"];
     assert_eq!(names(folder.path()), expected);
-    let kept = Options { path: folder.path().join("state.schema-7-2"), ..options };
+    let kept = Options { path: folder.path().join("state.schema-7-3"), ..options };
     assert_eq!(numbers(&open(&kept)), [7]);
+}
+
+#[test]
+fn two_of_those_moved_aside_stay_the_newest() {
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder);
+    for schema in 1..=5_u32 {
+        let store = Store::open(options.clone(), schema).unwrap().store;
+        store.put_blob("model", &schema.to_be_bytes()).unwrap();
+        store.flush().unwrap();
+    }
+    let mine = folder.path().join("state.backup-1");
+    fs::create_dir(&mine).unwrap();
+    drop(Store::open(options.clone(), 5).unwrap());
+    let left = names(folder.path());
+    assert_eq!(left, ["state", "state.backup-1", "state.schema-3-3", "state.schema-4-4"]);
+}
+
+#[test]
+fn one_moved_aside_that_holds_something_else_is_not_removed() {
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder);
+    for schema in 1..=4 {
+        drop(Store::open(options.clone(), schema).unwrap());
+        if schema == 2 {
+            fs::write(folder.path().join("state.schema-1-1/notes"), "mine").unwrap();
+        }
+    }
+    drop(Store::open(options.clone(), 5).unwrap());
+    let notes = fs::read_to_string(folder.path().join("state.schema-1-1/notes"));
+    assert_eq!(notes.unwrap(), "mine");
+    assert!(!folder.path().join("state.schema-2-2").exists());
+}
+
+#[test]
+fn what_is_there_can_be_read_without_being_changed() {
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder);
+    let refused = |schema| Store::open_existing(&options.path, schema).unwrap_err().to_string();
+    let path = options.path.display();
+    assert_eq!(refused(SCHEMA), format!("there is no state in `{path}`"));
+    assert!(!options.path.exists());
+    let store = open(&options);
+    store.append((0..100).map(sample)).unwrap();
+    store.flush().unwrap();
+    assert_eq!(refused(SCHEMA), format!("state in `{path}` is in use by another process"));
+    drop(store);
+    let text = format!("state in `{path}` has schema version {SCHEMA}, not {}", SCHEMA + 1);
+    assert_eq!(refused(SCHEMA + 1), text);
+    let store = Store::open_existing(&options.path, SCHEMA).unwrap();
+    assert_eq!(numbers(&store), (0..100).collect::<Vec<_>>());
+    drop(store);
+    fs::write(options.path.join("manifest"), "rubbish").unwrap();
+    assert_eq!(refused(SCHEMA), format!("the state database in `{path}` failed"));
+    assert_eq!(names(folder.path()), ["state"]);
 }
 
 #[test]

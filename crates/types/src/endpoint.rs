@@ -15,6 +15,9 @@ const ACCELERATOR_LABELS: [&str; 5] = [
     "accelerator",
 ];
 
+/// Label that carries the number of GPUs that one engine spans.
+const PARALLEL_LABEL: &str = "llm-d.ai/tensor-parallel";
+
 /// Identity of an endpoint: `namespace/name`. Cheap to clone.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct EndpointId(Arc<str>);
@@ -203,10 +206,16 @@ impl Endpoint {
 
     /// Its accelerator class, by the first label present of `llm-d.ai/accelerator`,
     /// `inference.optimization/acceleratorName`, `nvidia.com/gpu.product`,
-    /// `amd.com/gpu.product-name` and `accelerator`.
+    /// `amd.com/gpu.product-name` and `accelerator`. Where `llm-d.ai/tensor-parallel` tells how many
+    /// GPUs one engine spans, that is part of the class: `H100-SXM tp4`.
     pub fn accelerator(&self) -> Accelerator {
         let label = ACCELERATOR_LABELS.iter().find_map(|label| self.labels.get(*label));
-        Accelerator::new(label.map_or("unknown", String::as_str))
+        let name = label.map_or("unknown", String::as_str);
+        let parallel = self.labels.get(PARALLEL_LABEL).and_then(|tp| tp.trim().parse::<u32>().ok());
+        match parallel.filter(|tp| *tp > 0) {
+            Some(tp) => Accelerator::new(&format!("{name} tp{tp}")),
+            None => Accelerator::new(name),
+        }
     }
 }
 
@@ -238,6 +247,11 @@ mod tests {
             labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         };
         assert_eq!(endpoint.accelerator().as_str(), "H100-SXM");
+        let mut spanning = endpoint.clone();
+        spanning.labels.insert(PARALLEL_LABEL.to_owned(), "4".to_owned());
+        assert_eq!(spanning.accelerator().as_str(), "H100-SXM tp4");
+        spanning.labels.insert(PARALLEL_LABEL.to_owned(), "many".to_owned());
+        assert_eq!(spanning.accelerator().as_str(), "H100-SXM");
         assert_eq!(endpoint.role(), Role::Both);
         assert_eq!(endpoint.id.name(), "a");
     }

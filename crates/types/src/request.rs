@@ -71,6 +71,8 @@ pub struct Request {
     pub blocks: Arc<[u64]>,
     /// The objective the caller asked for.
     pub slo: Slo,
+    /// Tenant or route it belongs to, as far as the caller's headers tell; never a metric label.
+    pub scope: Option<Arc<str>>,
     /// If present, only these endpoints may serve it; an empty list allows none.
     pub subset: Option<Vec<SubsetEntry>>,
     /// Whether the caller wants the reasons of the decision.

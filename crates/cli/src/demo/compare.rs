@@ -4,12 +4,13 @@ use std::{fmt::Write as _, io, io::IsTerminal as _, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
+use predict::{PriorSource, Priors};
 use schedule::Policy;
 use sim::{Member, Report, Scenario, Simulated, Trace, simulate};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{MODEL, model_error, slo};
-use crate::output;
+use crate::{output, priors};
 
 /// The policies, by the names that the report gives them.
 const POLICIES: [(&str, Policy); 4] = [
@@ -26,17 +27,19 @@ const AT_ONCE: usize = 2;
 /// Time between two scrapes, as in the live part.
 const SCRAPE_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs every policy, each from nothing learned.
+/// Runs every policy, each with nothing learned but what priors tell.
 pub(super) async fn run(fleet: Vec<Member>, trace: Trace, seed: u64) -> anyhow::Result<Report> {
+    let priors = priors::load(&PriorSource::Builtin)?;
     let shared = Arc::new((fleet, trace));
     let spinner = spinner();
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let mut running = JoinSet::new();
     for (at, (name, policy)) in POLICIES.into_iter().enumerate() {
         let (shared, slots) = (Arc::clone(&shared), Arc::clone(&slots));
+        let scenario = scenario(policy, seed, Arc::clone(&priors));
         running.spawn(async move {
             let _slot = slots.acquire_owned().await;
-            let play = move || simulate(name, &shared.0, &shared.1, &scenario(policy, seed));
+            let play = move || simulate(name, &shared.0, &shared.1, &scenario);
             (at, tokio::task::spawn_blocking(play).await)
         });
     }
@@ -57,10 +60,10 @@ pub(super) async fn run(fleet: Vec<Member>, trace: Trace, seed: u64) -> anyhow::
     Ok(report)
 }
 
-fn scenario(policy: Policy, seed: u64) -> Scenario {
+fn scenario(policy: Policy, seed: u64, priors: Arc<Priors>) -> Scenario {
     let schedule = schedule::Options { policy, ..schedule::Options::default() };
     Scenario {
-        router: router::Options { schedule, seed, ..router::Options::default() },
+        router: router::Options { schedule, seed, priors, ..router::Options::default() },
         slo: slo(),
         scrape_every: SCRAPE_EVERY,
         model: MODEL.to_owned(),

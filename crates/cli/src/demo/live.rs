@@ -4,13 +4,14 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use datalayer::{Pool, Scraper};
+use predict::PriorSource;
 use router::Router;
 use sim::{LoadOptions, LoadReport, Member, PolicyReport, Progress, Report, Trace, run_load};
 use tokio_util::sync::CancellationToken;
 use types::{Clock, SystemClock};
 
 use super::{MODEL, fleet::Served, slo, view::View};
-use crate::{args, output, status::Watch};
+use crate::{args, output, priors, status::Watch};
 
 /// How long a caller waits, in time of the trace: the longest answer in it, 2,000 tokens, within its
 /// objectives takes less. It bounds how long the live part goes on after the last request is sent.
@@ -38,7 +39,8 @@ pub(super) async fn run(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
     let served = Served::start(fleet, plan.time_scale, &clock).await?;
     let pool = Arc::new(Pool::new(served.endpoints.iter().cloned()));
-    let options = router::Options { seed: plan.seed, ..router::Options::default() };
+    let priors = priors::load(&PriorSource::Builtin)?;
+    let options = router::Options { seed: plan.seed, priors, ..router::Options::default() };
     let router = Arc::new(Router::new(options, Arc::clone(&pool))?);
     // Scrapes keep their interval: at four times the pace, pages are four times as stale.
     let quiet = CancellationToken::new();

@@ -325,6 +325,10 @@ mod tests {
             row: FeatureRow::from([0.0; WIDTH]),
             ttft: label(100.0),
             itl: None,
+            itl_so_far: Vec::new(),
+            steps: Vec::new(),
+            e2e: None,
+            output_tokens: 0,
         }
     }
 

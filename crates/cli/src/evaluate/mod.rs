@@ -1,24 +1,26 @@
 //! `slackline evaluate`: how good predictions on recorded rows would have been.
 
+mod first;
 mod html;
 mod measure;
 mod plots;
 mod pools;
 mod table;
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use predict::{Judged, Options};
+use predict::{Judged, Options, PriorSource};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    first::FirstRows,
     measure::{Around, Figures, Outcomes, Stretch, TARGETS},
     pools::PoolName,
 };
 use crate::{
-    output,
+    output, priors,
     rows::{self, Format, Rows},
     signals::Interrupted,
 };
@@ -54,6 +56,9 @@ pub(crate) struct Args {
     /// Learners by name [default: all]; the last of mean and rls is the one that others must beat
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     learners: Vec<String>,
+    /// What the learner starts from: builtin, none, or a file that `train` has written
+    #[arg(long, value_name = "WHAT", default_value = "builtin")]
+    prior: String,
     /// Write the figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -79,6 +84,8 @@ struct Report {
     change_at_ms: Option<f64>,
     /// Before and after that change.
     around_change: Vec<Around>,
+    /// How the first rows of every class were predicted.
+    first_rows: Vec<FirstRows>,
     /// How promises followed what came.
     timeline: Vec<Stretch>,
 }
@@ -117,7 +124,8 @@ pub(crate) async fn run(args: Args, stop: CancellationToken) -> anyhow::Result<(
 fn evaluate(args: &Args, options: &Options) -> anyhow::Result<()> {
     let source = source(args)?;
     let rows = &source.rows.labelled;
-    let judged = predict::validate(rows, options)?;
+    let priors = priors::load(&PriorSource::from(args.prior.clone()))?;
+    let judged = predict::validate_from(rows, options, Arc::clone(&priors))?;
     if judged.is_empty() {
         bail!(
             "{}: nothing to judge: {} rows are too few to predict from",
@@ -126,7 +134,8 @@ fn evaluate(args: &Args, options: &Options) -> anyhow::Result<()> {
         );
     }
     let outcomes = Outcomes { rows, judged: &judged };
-    let report = report(&source, outcomes);
+    let first_rows = first::rows(rows, &judged, options, &priors)?;
+    let report = report(&source, outcomes, first_rows);
     output::line(table::text(&report).trim_end())?;
     if let Some(path) = &args.json {
         output::json(path, &report)?;
@@ -153,7 +162,7 @@ fn source(args: &Args) -> anyhow::Result<Source> {
     Ok(Source { name: simulated.name, rows, change_ms: simulated.change_ms })
 }
 
-fn report(source: &Source, outcomes: Outcomes<'_>) -> Report {
+fn report(source: &Source, outcomes: Outcomes<'_>, first_rows: Vec<FirstRows>) -> Report {
     let names = |judged: &Judged| judged.models.iter().map(|(name, _)| *name).collect();
     Report {
         source: source.name.clone(),
@@ -168,6 +177,7 @@ fn report(source: &Source, outcomes: Outcomes<'_>) -> Report {
         totals: outcomes.totals(),
         change_at_ms: source.change_ms,
         around_change: source.change_ms.map(|at| outcomes.around(at)).unwrap_or_default(),
+        first_rows,
         timeline: outcomes.timeline(STRETCHES),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Report,
+    first::FirstRows,
     measure::{Around, Figures, PointError},
 };
 
@@ -29,6 +30,10 @@ pub(super) fn text(report: &Report) -> String {
     let learners =
         overall.flat_map(|total| total.learners.iter().map(|one| learner(total.target, one)));
     text += &aligned(2, std::iter::once(header.map(str::to_owned)).chain(learners));
+    text += "\n";
+    let header = ["FIRST ROWS, TTFT", "PRIOR ALONE 1-50", "MAPE 1-50", "MAPE 51-150"];
+    let first = report.first_rows.iter().map(first_rows);
+    text += &aligned(1, std::iter::once(header.map(str::to_owned)).chain(first));
     if !report.around_change.is_empty() {
         text += "\n";
         let header = ["FROM THE CHANGE", "TARGET", "ROWS", "COVERAGE P90", "BIAS", "MEDIAN BIAS"];
@@ -75,6 +80,15 @@ fn learner(target: &str, one: &PointError) -> [String; 5] {
         one.n.to_string(),
         percent(one.mape_ratio),
         percent(one.median_ape_ratio),
+    ]
+}
+
+fn first_rows(of: &FirstRows) -> [String; 4] {
+    [
+        of.class.clone(),
+        percent(of.prior_only_mape_ratio),
+        percent(of.first_50_mape_ratio),
+        percent(of.rows_51_to_150_mape_ratio),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// A value of one column.
@@ -11,6 +12,8 @@ pub(super) enum Cell {
     Number(f64),
     /// A text, which may spell a number.
     Text(String),
+    /// A list, as JSON.
+    List(String),
     /// Something else, by what it is.
     Other(&'static str),
 }
@@ -72,6 +75,7 @@ impl Fields {
                 .trim()
                 .parse()
                 .map_err(|_| Problem::new(name, format!("is `{text}`, not a number")))?,
+            Some(Cell::List(_)) => return Err(Problem::new(name, "is a list, not a number")),
             Some(Cell::Other(what)) => {
                 return Err(Problem::new(name, format!("is {what}, not a number")));
             }
@@ -96,6 +100,16 @@ impl Fields {
         Err(Problem::new(name, format!("is {number}, not in 0..={highest}")))
     }
 
+    /// The list called `name`, empty where there is none. Where cells are text, it is JSON.
+    pub(super) fn list<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, Problem> {
+        match self.0.get(name) {
+            None => Ok(Vec::new()),
+            Some(Cell::List(json) | Cell::Text(json)) => serde_json::from_str(json)
+                .map_err(|error| Problem::new(name, format!("is no such list: {error}"))),
+            Some(_) => Err(Problem::new(name, "is not a list")),
+        }
+    }
+
     /// The text called `name`, which must be there.
     pub(super) fn text(&self, name: &str) -> Result<&str, Problem> {
         match self.0.get(name) {
@@ -112,7 +126,7 @@ fn cell(value: Value) -> Option<Cell> {
         Value::Number(number) => number.as_f64().map(Cell::Number),
         Value::String(text) => Some(Cell::Text(text)),
         Value::Bool(_) => Some(Cell::Other("a truth value")),
-        Value::Array(_) => Some(Cell::Other("a list")),
+        Value::Array(_) => Some(Cell::List(value.to_string())),
         Value::Object(_) => Some(Cell::Other("an object")),
     }
 }

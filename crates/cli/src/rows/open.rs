@@ -57,13 +57,16 @@ pub(crate) enum RowsError {
     /// A value is missing or not what it should be.
     #[error("{file}:{line}: `{field}` {problem}")]
     Field { file: String, line: u64, field: String, problem: String },
+    /// It is a folder, and not one of state that can be read.
+    #[error("cannot read rows from the folder `{file}`")]
+    State { file: String, source: state::Error },
     /// There is none.
     #[error("{file}: no rows")]
     Empty { file: String },
 }
 
 /// Reads the file at `path`.
-pub(crate) fn read_file(path: &Path, format: Format) -> Result<Rows, RowsError> {
+pub(super) fn read_path(path: &Path, format: Format) -> Result<Rows, RowsError> {
     let file = path.display().to_string();
     let bytes = fs::read(path).map_err(|source| RowsError::Read { file: file.clone(), source })?;
     read(&file, bytes, format)
@@ -83,6 +86,9 @@ pub(crate) fn read(file: &str, bytes: Vec<u8>, format: Format) -> Result<Rows, R
     }
     if reader.rows.read == 0 {
         return Err(RowsError::Empty { file: file.to_owned() });
+    }
+    if let Some(Kind::Ours(ours)) = reader.kind {
+        reader.rows.endpoints = ours.into_endpoints();
     }
     Ok(reader.rows)
 }

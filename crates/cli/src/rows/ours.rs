@@ -2,17 +2,19 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use features::{FeatureRow, SCHEMA, WIDTH};
-use predict::{ClassKey, Label, Labelled};
+use features::{FeatureRow, SCHEMA, SCHEMA_VERSION, WIDTH};
+use predict::{ClassKey, Label, Labelled, Step};
 use types::{Accelerator, Role};
 
-use super::{
-    fields::{Fields, Problem},
-    write::SCHEMA_VERSION,
-};
+use super::fields::{Fields, Problem};
 
-/// Words for how a request ended; only the first is learned from.
-const ENDS: [&str; 5] = ["complete", "client-gone", "endpoint-failed", "rejected", "cancelled"];
+/// The end of a request that is learned from.
+const COMPLETE: &str = "complete";
+/// The end of one whose first token alone is.
+const PREEMPTED: &str = "preempted";
+/// Words for how a request ended.
+const ENDS: [&str; 7] =
+    [COMPLETE, PREEMPTED, "warm-up", "client-gone", "endpoint-failed", "rejected", "cancelled"];
 /// Tolerance for instants that were rounded, in milliseconds.
 const ROUNDED_MS: f64 = 1.0;
 
@@ -40,7 +42,8 @@ pub(super) fn fits(fields: &Fields) -> bool {
 
 impl Ours {
     pub(super) fn row(&mut self, fields: &Fields) -> Result<Row, Problem> {
-        let schema = fields.required("schema")?;
+        // Without a version the columns tell: their names must be those of this one.
+        let schema = fields.number("schema")?.unwrap_or(f64::from(SCHEMA_VERSION));
         if (schema - f64::from(SCHEMA_VERSION)).abs() > f64::EPSILON {
             let problem = format!("is {schema}, and this program reads {SCHEMA_VERSION}");
             return Err(Problem::new("schema", problem));
@@ -65,17 +68,40 @@ impl Ours {
         let row = features(fields)?;
         let ttft = label(fields, "ttft_ms", "ttft_known_at_ms", decided_at_ms)?;
         let itl = label(fields, "itl_ms", "itl_known_at_ms", decided_at_ms)?;
+        let e2e = label(fields, "e2e_ms", "e2e_known_at_ms", decided_at_ms)?;
+        let itl_so_far = so_far(fields, decided_at_ms)?;
+        let steps = steps(fields, decided_at_ms)?;
+        let output_tokens = output_tokens(fields, e2e.is_some())?;
         let end = fields.text("end")?;
         if !ENDS.contains(&end) {
             return Err(Problem::new("end", format!("is `{end}`, not one of {}", ENDS.join(", "))));
         }
-        if end != ENDS[0] {
+        let itl = itl.filter(|_| end != PREEMPTED);
+        if end != COMPLETE && (end != PREEMPTED || ttft.is_none()) {
             return Ok(Row::KeptOut(end.to_owned()));
         }
         if model.is_empty() {
             return Ok(Row::KeptOut("no model".to_owned()));
         }
-        Ok(Row::Learned(Box::new(Labelled { decided_at_ms, class, slot, row, ttft, itl })))
+        Ok(Row::Learned(Box::new(Labelled {
+            decided_at_ms,
+            class,
+            slot,
+            row,
+            ttft,
+            itl,
+            itl_so_far,
+            steps,
+            e2e,
+            output_tokens,
+        })))
+    }
+
+    /// Names of the endpoints, by their numbers.
+    pub(super) fn into_endpoints(self) -> Vec<String> {
+        let mut numbered: Vec<_> = self.slots.into_iter().collect();
+        numbered.sort_unstable_by_key(|(_, slot)| *slot);
+        numbered.into_iter().map(|(name, _)| name).collect()
     }
 
     fn slot(&mut self, endpoint: &str) -> u32 {
@@ -139,4 +165,51 @@ fn label(
         return Err(Problem::new(known, format!("is before `{name}` had passed")));
     }
     Ok(Some(Label { ms: ms as f32, known_at_ms }))
+}
+
+/// The means of the gaps while the stream went on, in the order in which they were known.
+fn so_far(fields: &Fields, decided_at_ms: f64) -> Result<Vec<Label>, Problem> {
+    #[derive(serde::Deserialize)]
+    struct SoFar {
+        ms: f64,
+        known_at_ms: f64,
+    }
+    const NAME: &str = "itl_so_far";
+    let label = |SoFar { ms, known_at_ms }: SoFar| {
+        if !(0.0..=f64::from(f32::MAX)).contains(&ms) {
+            return Err(Problem::new(NAME, format!("holds {ms}, which is no latency")));
+        }
+        if known_at_ms - decided_at_ms < ms - ROUNDED_MS || known_at_ms < decided_at_ms {
+            return Err(Problem::new(NAME, "holds one that was known before it had passed"));
+        }
+        Ok(Label { ms: ms as f32, known_at_ms })
+    };
+    fields.list(NAME)?.into_iter().map(label).collect()
+}
+
+/// Samples of the endpoint's steps, in the order in which they were known.
+fn steps(fields: &Fields, decided_at_ms: f64) -> Result<Vec<(f64, Step)>, Problem> {
+    const NAME: &str = "steps";
+    let step = |(known_at_ms, step_ms, streams, kv_tokens): (f64, f32, f32, f32)| {
+        if known_at_ms < decided_at_ms {
+            return Err(Problem::new(NAME, "holds one that was known before the decision"));
+        }
+        if [step_ms, streams, kv_tokens].iter().any(|value| !value.is_finite() || *value < 0.0) {
+            return Err(Problem::new(
+                NAME,
+                "holds a value that is no number of ms, streams or tokens",
+            ));
+        }
+        Ok((known_at_ms, Step { step_ms, streams, kv_tokens }))
+    };
+    fields.list(NAME)?.into_iter().map(step).collect()
+}
+
+/// Output tokens; they must be told where a whole answer is split by them.
+fn output_tokens(fields: &Fields, required: bool) -> Result<u32, Problem> {
+    const NAME: &str = "output_tokens";
+    if !required && !fields.has(NAME) {
+        return Ok(0);
+    }
+    Ok(fields.within(NAME, f64::from(u32::MAX))? as u32)
 }

@@ -67,5 +67,9 @@ pub(super) fn row(fields: &Fields, at: usize) -> Result<Labelled, Problem> {
         row,
         ttft: label("actual_ttft_ms")?,
         itl: label("actual_tpot_ms")?,
+        itl_so_far: Vec::new(),
+        steps: Vec::new(),
+        e2e: None,
+        output_tokens: 0,
     })
 }

@@ -1,17 +1,15 @@
 //! Writes a row of ours: one JSON object a line.
 //!
 //! Version [`SCHEMA_VERSION`]. Instants are milliseconds of Unix time (in simulations: since the start);
-//! a latency that was not seen has no key; `features` has one key per column of [`features::SCHEMA`].
+//! a latency that was not seen has no key; `itl_so_far` is a list of `{ms, known_at_ms}`, and `steps` of
+//! `[known_at_ms, step_ms, streams, kv_tokens]`, in CSV and Parquet the same lists as text; `features` has one key per column of [`features::SCHEMA`].
 
 use std::io;
 
-use features::{FeatureRow, SCHEMA};
+use features::{FeatureRow, SCHEMA, SCHEMA_VERSION};
 use router::{Known, Recorded};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use types::Time;
-
-/// Version of the form of rows.
-pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Debug, Serialize)]
 struct Line<'a> {
@@ -31,9 +29,24 @@ struct Line<'a> {
     itl_ms: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     itl_known_at_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    itl_so_far: Vec<SoFar>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<(f64, f32, f32, f32)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    e2e_ms: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    e2e_known_at_ms: Option<f64>,
     output_tokens: u32,
     end: &'a str,
     rung: &'a str,
+}
+
+/// A mean gap of a stream that went on.
+#[derive(Debug, Serialize)]
+struct SoFar {
+    ms: f32,
+    known_at_ms: f64,
 }
 
 /// A row of features under their names.
@@ -50,13 +63,13 @@ impl Serialize for Named<'_> {
     }
 }
 
-/// Whether `line` is the beginning of a row of this form.
-pub(crate) fn is_row(line: &[u8]) -> bool {
+/// Version of the row that `line` is, if it is one of ours.
+pub(crate) fn version(line: &[u8]) -> Option<u32> {
     #[derive(serde::Deserialize)]
-    struct Schema {
+    struct Row {
         schema: u32,
     }
-    serde_json::from_slice(line).is_ok_and(|Schema { schema }| schema == SCHEMA_VERSION)
+    serde_json::from_slice(line).ok().map(|Row { schema }| schema)
 }
 
 /// Appends the line of `row` to `out`; the clock of its instants started at `start_ms`.
@@ -79,6 +92,18 @@ pub(crate) fn write(out: &mut Vec<u8>, row: &Recorded, start_ms: f64) -> io::Res
         ttft_known_at_ms: known_at(row.ttft),
         itl_ms: row.itl.map(|known| known.ms),
         itl_known_at_ms: known_at(row.itl),
+        itl_so_far: row
+            .itl_so_far
+            .iter()
+            .map(|known| SoFar { ms: known.ms, known_at_ms: at(known.at) })
+            .collect(),
+        steps: row
+            .steps
+            .iter()
+            .map(|(time, step)| (at(*time), step.step_ms, step.streams, step.kv_tokens))
+            .collect(),
+        e2e_ms: row.e2e.map(|known| known.ms),
+        e2e_known_at_ms: known_at(row.e2e),
         output_tokens: row.output_tokens,
         end: row.end,
         rung: row.rung.as_str(),

@@ -25,7 +25,7 @@ fn row(at: u16) -> Value {
     features["uncached_tokens"] = json!(prompt);
     let decided = 1.7e12 + f64::from(at) * 1e3;
     json!({
-        "schema": 1, "decided_at_ms": decided, "model": "m<1>", "accelerator": "A100",
+        "schema": features::SCHEMA_VERSION, "decided_at_ms": decided, "model": "m<1>", "accelerator": "A100",
         "role": "both", "endpoint": format!("default/e{}", at % 2), "slot": at % 2,
         "features": features, "ttft_ms": 10.0 + prompt / 20.0, "ttft_known_at_ms": decided + 300.0,
         "itl_ms": 8.0 + f64::from(at % 3), "itl_known_at_ms": decided + 700.0, "output_tokens": 40,
@@ -128,6 +128,74 @@ fn csv_parquet_and_gzip_give_the_figures_of_json_lines() {
     assert_eq!(figures(&gzip_path).1, expected);
 }
 
+#[test]
+fn rows_without_a_version_are_told_by_their_columns() {
+    let mut recorded = rows(120);
+    let (_folder, path) = folder("rows.jsonl", lines(&recorded));
+    let (_, expected) = figures(&path);
+    for row in &mut recorded {
+        row.as_object_mut().unwrap().remove("schema");
+    }
+    fs::write(&path, lines(&recorded)).unwrap();
+    assert_eq!(figures(&path).1, expected);
+    recorded[3]["features"].as_object_mut().unwrap().remove("step_ms");
+    fs::write(&path, lines(&recorded)).unwrap();
+    let done = evaluate(&path, &[]);
+    assert!(done.stderr.contains("rows.jsonl:4: `features.step_ms` is missing"), "{}", done.stderr);
+}
+
+#[test]
+fn means_of_streams_that_go_on_are_learned_from_a_list_and_from_text() {
+    let (folder, path) = folder("rows.jsonl", lines(&rows(120)));
+    let (_, without) = figures(&path);
+    let with = |as_cell: &dyn Fn(Value) -> Value| {
+        let add = |mut row: Value| {
+            let known_at_ms = row["decided_at_ms"].as_f64().unwrap() + 400.0;
+            let list = json!([{"ms": 20.0, "known_at_ms": known_at_ms}]);
+            row["itl_so_far"] = as_cell(list);
+            row
+        };
+        rows(120).into_iter().map(add).collect::<Vec<_>>()
+    };
+    fs::write(&path, lines(&with(&|list| list))).unwrap();
+    let (_, expected) = figures(&path);
+    assert_ne!(expected, without);
+    let as_text = with(&|list| json!(list.to_string()));
+    let columns = columns(&as_text[0]);
+    let csv_path = folder.path().join("rows.csv");
+    let mut csv = csv::Writer::from_path(&csv_path).unwrap();
+    csv.write_record(&columns).unwrap();
+    for row in &as_text {
+        let text = |name: &String| match cell(row, name) {
+            Value::String(text) => text,
+            number => number.to_string(),
+        };
+        csv.write_record(columns.iter().map(text)).unwrap();
+    }
+    csv.flush().unwrap();
+    assert_eq!(figures(&csv_path).1, expected);
+    let parquet_path = folder.path().join("rows.parquet");
+    write_parquet(&parquet_path, &columns, &as_text);
+    assert_eq!(figures(&parquet_path).1, expected);
+}
+
+#[test]
+fn a_warm_up_is_kept_out_and_of_a_preempted_answer_only_its_first_token_counts() {
+    let mut recorded = rows(200);
+    recorded[100]["end"] = json!("warm-up");
+    recorded[101]["end"] = json!("preempted");
+    let (_folder, path) = folder("rows.jsonl", lines(&recorded));
+    let (_, figures) = figures(&path);
+    assert_eq!(figures["rows"]["kept_out"], json!({"warm-up": 1}));
+    let judged = |target: &str| {
+        let totals = figures["totals"].as_array().unwrap();
+        let total = totals.iter().find(|total| total["target"] == target).unwrap();
+        let warm_up = figures["rows"]["warm_up"][target].as_u64().unwrap();
+        total["n"].as_u64().unwrap() + warm_up
+    };
+    assert_eq!((judged("ttft"), judged("itl")), (199, 198));
+}
+
 /// Names of the columns of a flat row.
 fn columns(row: &Value) -> Vec<String> {
     let mut columns = Vec::new();
@@ -189,7 +257,18 @@ fn a_bad_row_is_named_by_file_line_and_field() {
     for (rows, words) in [
         (lacking, "`features.step_ms` is missing"),
         (newer, "`features.phase_of_moon` is no feature that this program knows"),
-        (with("schema", json!(9)), "`schema` is 9, and this program reads 1"),
+        (with("itl_so_far", json!([{"ms": 9.0}])), "`itl_so_far` is no such list: missing field"),
+        (with("itl_so_far", json!(7)), "`itl_so_far` is not a list"),
+        (
+            with("steps", json!([[-5.0, 9.0, 2.0, 900.0]])),
+            "`steps` holds one that was known before",
+        ),
+        (
+            with("steps", json!([[1e15, -9.0, 2.0, 900.0]])),
+            "`steps` holds a value that is no number",
+        ),
+        (with("schema", json!(1)), "`schema` is 1, and this program reads 2"),
+        (with("schema", json!(9)), "`schema` is 9, and this program reads 2"),
         (with("ttft_ms", json!(-3.0)), "`ttft_ms` is -3, which is no latency"),
         (with("ttft_ms", json!("soon")), "`ttft_ms` is `soon`, not a number"),
         (with("ttft_known_at_ms", json!(1.7e12)), "`ttft_known_at_ms` is before"),
@@ -206,7 +285,7 @@ fn a_bad_row_is_named_by_file_line_and_field() {
 
 #[test]
 fn a_file_that_holds_no_rows_is_refused() {
-    let torn = format!("{}{{\"schema\":1,", lines(&rows(2)));
+    let torn = format!("{}{{\"schema\":2,", lines(&rows(2)));
     for (text, words) in [
         ("", "rows.jsonl: no rows"),
         ("{\"a\": 1}\n", "rows.jsonl:1: neither a row recorded here"),

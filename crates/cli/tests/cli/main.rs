@@ -10,3 +10,4 @@ mod keep;
 mod program;
 mod record;
 mod servers;
+mod train;

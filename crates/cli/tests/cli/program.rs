@@ -74,8 +74,19 @@ impl Server {
         }
     }
 
+    /// Asks it to stop, and returns how it ended and what it has said since the last line that was asked
+    /// for.
+    pub(crate) fn terminate_and_read(mut self) -> (ExitStatus, Vec<String>) {
+        let status = self.stop();
+        (status, self.lines.iter().collect())
+    }
+
     /// Asks it to stop, and returns how it ended.
     pub(crate) fn terminate(mut self) -> ExitStatus {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         self.child.wait().unwrap()

@@ -52,7 +52,10 @@ fn every_request_is_a_row_that_evaluate_reads_and_holds_no_prompt() {
     let text = fs::read_to_string(&file).unwrap();
     for line in text.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
-        assert_eq!((&row["schema"], &row["end"]), (&1.into(), &"complete".into()));
+        assert_eq!(
+            (&row["schema"], &row["end"]),
+            (&features::SCHEMA_VERSION.into(), &"complete".into())
+        );
         assert_eq!(
             (&row["endpoint"], &row["model"]),
             (&"default/one".into(), &"llama-3.1-8b".into())
@@ -83,11 +86,24 @@ fn a_file_of_something_else_is_not_appended_to() {
 }
 
 #[test]
+fn a_file_of_rows_of_another_version_is_not_appended_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, config) = (folder.path().join("rows.jsonl"), folder.path().join("c.yaml"));
+    fs::write(&file, "{\"schema\":1,\"decided_at_ms\":1.0}\n").unwrap();
+    fs::write(&config, "listen: 127.0.0.1:0\n").unwrap();
+    let args = ["serve", "--config", config.to_str().unwrap(), "--record", file.to_str().unwrap()];
+    let done = run(args);
+    assert_eq!(done.code, Some(1));
+    let words = "holds rows of version 1, and this program writes 2";
+    assert!(done.stderr.contains(words), "{}", done.stderr);
+}
+
+#[test]
 fn half_a_row_left_by_a_crash_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.jsonl");
-    let whole = "{\"schema\":1,\"decided_at_ms\":1.0}\n";
-    fs::write(&file, format!("{whole}{{\"schema\":1,\"deci")).unwrap();
+    let whole = "{\"schema\":2,\"decided_at_ms\":1.0}\n";
+    fs::write(&file, format!("{whole}{{\"schema\":2,\"deci")).unwrap();
     let (_engine, gateway, address) = servers(&file);
     load(&address);
     assert!(gateway.terminate().success());
@@ -95,4 +111,25 @@ fn half_a_row_left_by_a_crash_is_cut_off() {
     assert!(text.starts_with(whole));
     assert_eq!(text.lines().count(), 21);
     assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_requests_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    // A device that refuses whatever is written: its name is that of the file, beside the configuration.
+    let file = folder.path().join("rows.jsonl");
+    std::os::unix::fs::symlink("/dev/full", &file).unwrap();
+    let (_engine, gateway, address) = servers(&file);
+    for round in 1..=2 {
+        load(&address);
+        let dropped = format!("slackline_cli_dropped_rows_total {}", 20 * round);
+        let is_counted = |_| get(&address, "/metrics").contains(&dropped);
+        assert!((0..100_000).any(is_counted), "{dropped}");
+    }
+    let told = gateway.line_with("rows cannot be recorded");
+    assert!(told.contains("WARN") && told.contains("No space left"), "{told}");
+    let (status, log) = gateway.terminate_and_read();
+    assert!(status.success());
+    let again = log.iter().filter(|line| line.contains("rows cannot be recorded"));
+    assert_eq!(again.count(), 0, "{log:#?}");
 }

@@ -16,6 +16,8 @@ pub(super) enum Series {
     KvUtilizationBefore,
     BlockTokens,
     Blocks,
+    /// Requests preempted since the start.
+    Preemptions,
     /// Block size and count as labels.
     CacheInfo,
     /// One of vLLM's sleep states.
@@ -46,6 +48,7 @@ const VLLM: Names = &[
     ("num_requests_waiting", Series::Waiting),
     ("kv_cache_usage_perc", Series::KvUtilization),
     ("gpu_cache_usage_perc", Series::KvUtilizationBefore),
+    ("num_preemptions_total", Series::Preemptions),
     ("cache_config_info", Series::CacheInfo),
     ("engine_sleep_state", Series::Sleep),
 ];
@@ -56,6 +59,8 @@ const SGLANG: Names = &[
     ("num_decode_prealloc_queue_reqs", Series::WaitingForBlocks),
     ("num_decode_transfer_queue_reqs", Series::WaitingForKv),
     ("token_usage", Series::KvUtilization),
+    ("num_retracted_reqs_total", Series::Preemptions),
+    ("num_retracted_requests_total", Series::Preemptions),
     ("page_size", Series::BlockTokens),
     ("num_pages", Series::Blocks),
     ("cache_config_info", Series::CacheInfo),

@@ -22,6 +22,7 @@ pub(super) struct Tally {
     kv_used_blocks: Sum,
     block_tokens: Agreed,
     blocks: Sum,
+    preemptions: Sum,
     awake: u32,
     asleep: u32,
 }
@@ -38,6 +39,7 @@ impl Tally {
             Series::KvUtilizationBefore => self.kv_before.add(sample.value),
             Series::BlockTokens => self.block_tokens.add(Some(sample.value)),
             Series::Blocks => self.blocks.add(sample),
+            Series::Preemptions => self.preemptions.add(sample),
             Series::CacheInfo => self.add_cache_info(sample),
             Series::Sleep => self.add_sleep(sample),
             Series::TritonRequests => match sample.label(Label::RequestType) {
@@ -84,6 +86,7 @@ impl Tally {
             kv_block_tokens: self.block_tokens.count(),
             // Blocks of an engine that sleeps are not there to be used.
             kv_blocks: self.blocks.count().filter(|_| self.asleep == 0),
+            preemptions: self.preemptions.count(),
         };
         let snapshot = if asleep { Snapshot::default() } else { snapshot };
         Page { engine, snapshot, kv_suspect: kv.suspect, asleep }

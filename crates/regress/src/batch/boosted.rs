@@ -49,7 +49,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { trees: 48, depth: 4, rate: 0.15, subsample: 0.8, leaf_rows: 5, ridge: 1.0 }
+        Self { trees: 40, depth: 4, rate: 0.17, subsample: 0.8, leaf_rows: 5, ridge: 1.0 }
     }
 }
 

@@ -44,7 +44,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { trees: 32, depth: 10, features: 0.5, leaf_rows: 4 }
+        Self { trees: 16, depth: 8, features: 0.5, leaf_rows: 6 }
     }
 }
 

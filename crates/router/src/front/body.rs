@@ -31,6 +31,8 @@ pub struct Head {
     pub id: Arc<str>,
     /// The objective that the headers ask for.
     pub slo: Slo,
+    /// The tenant or route that the headers name.
+    pub scope: Option<Arc<str>>,
     /// If present, only these endpoints may serve it.
     pub subset: Option<Vec<SubsetEntry>>,
     /// Whether the caller wants the reasons of the decision.
@@ -244,6 +246,7 @@ impl Members {
             max_tokens: self.max_completion_tokens.or(self.max_tokens),
             blocks,
             slo: head.slo,
+            scope: head.scope,
             subset: head.subset,
             explain: head.explain,
         })

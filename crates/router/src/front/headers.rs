@@ -1,4 +1,6 @@
-//! Reads the latency objective of a request from its headers.
+//! Reads the latency objective of a request and whose it is from its headers.
+
+use std::sync::Arc;
 
 use types::{Millis, Slo};
 
@@ -6,6 +8,11 @@ use types::{Millis, Slo};
 const TTFT_HEADERS: [&str; 2] = ["x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"];
 /// Headers that carry the ceiling on TPOT in milliseconds; the first one present counts.
 const TPOT_HEADERS: [&str; 2] = ["x-llm-d-slo-tpot-ms", "x-slo-tpot-ms"];
+/// Headers that name the tenant or route of a request; the first one present counts.
+const SCOPE_HEADERS: [&str; 2] =
+    ["x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id"];
+/// Longest name of a tenant or route, in bytes; a longer one is no name.
+const MAX_SCOPE_BYTES: usize = 128;
 /// Characters of a refused value that an error shows.
 const SHOWN_CHARS: usize = 32;
 
@@ -23,6 +30,17 @@ pub struct HeaderError {
 /// `x-slo-tpot-ms`; an absent header promises nothing.
 pub fn read_slo<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Result<Slo, HeaderError> {
     Ok(Slo { ttft: read(&header, TTFT_HEADERS)?, itl: read(&header, TPOT_HEADERS)? })
+}
+
+/// Reads the tenant or route from the headers that `header` looks up by lower-case name.
+///
+/// `x-llm-d-inference-fairness-id` wins over its older name `x-gateway-inference-fairness-id`. A value
+/// that is blank, longer than 128 bytes or not plain text names nobody: it is a hint, so nothing fails.
+pub fn read_scope<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Option<Arc<str>> {
+    let name = SCOPE_HEADERS.into_iter().find_map(header)?.trim();
+    let is_plain = |c: char| !c.is_control() && c != char::REPLACEMENT_CHARACTER;
+    let is_name = (1..=MAX_SCOPE_BYTES).contains(&name.len()) && name.chars().all(is_plain);
+    is_name.then(|| name.into())
 }
 
 fn read<'a>(
@@ -60,6 +78,23 @@ mod tests {
         for value in ["0", "-1", "NaN", "inf", "1e-60", "1e60", "soon", ""] {
             let error = slo(&[("x-slo-tpot-ms", value)]).unwrap_err().to_string();
             assert!(error.contains("`x-slo-tpot-ms`") && error.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_scope_is_a_short_plain_name_and_the_newer_header_wins() {
+        let long: &'static str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+                                  0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdefg";
+        let scope = |headers: &[(&str, &'static str)]| {
+            let find = |wanted: &str| headers.iter().find(|(name, _)| *name == wanted);
+            read_scope(|wanted| find(wanted).map(|(_, value)| *value))
+        };
+        let (new, old) = ("x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id");
+        assert_eq!(scope(&[(old, "b"), (new, " team a ")]).as_deref(), Some("team a"));
+        assert_eq!(scope(&[(old, "b")]).as_deref(), Some("b"));
+        assert_eq!(scope(&[]), None);
+        for value in ["", "  ", "\u{fffd}", "a\tb", long] {
+            assert_eq!(scope(&[(new, value)]), None, "{value}");
         }
     }
 
