@@ -132,13 +132,17 @@ impl Calibration {
         }
         let in_ms = |offset: f32| pinball(residual.exp(), offset.exp(), 0.9) * point;
         self.pinball += (in_ms(promised[1]) - self.pinball) / self.judged;
-        let raw = if self.newest.len() < ENOUGH { GUESS[1] } else { self.head()[1] };
-        self.raw_pinball += (in_ms(raw) - self.raw_pinball) / self.judged;
+        self.raw_pinball += (in_ms(self.uncorrected()) - self.raw_pinball) / self.judged;
     }
 
     /// Quantiles of the window.
     fn head(&self) -> Offsets {
         LEVELS.map(|level| self.newest.quantile(level))
+    }
+
+    /// Log offset of the window's own p90.
+    pub(crate) fn uncorrected(&self) -> f32 {
+        if self.newest.len() < ENOUGH { GUESS[1] } else { self.head()[1] }
     }
 
     /// Log offsets of the quantiles, never decreasing.

@@ -38,6 +38,8 @@ pub(crate) struct Forecast {
     pub(crate) point: f32,
     /// Log offsets of the promised quantiles.
     pub(crate) offsets: Offsets,
+    /// Log offset of the p90 that the window of residuals gives by itself.
+    pub(crate) uncorrected: f32,
     /// The endpoint's correction.
     pub(crate) correction: f32,
 }
@@ -109,7 +111,9 @@ pub(crate) struct Served {
     published: Published,
     champions: [usize; Regime::ALL.len()],
     offsets: [Offsets; Regime::ALL.len()],
-    /// Their exponentials.
+    /// Log offsets of the p90 by the window alone.
+    uncorrected: [f32; Regime::ALL.len()],
+    /// Exponentials of the offsets.
     factors: [Factors; Regime::ALL.len()],
     corrections: Vec<(u32, f32)>,
     pub(crate) labels: u32,
@@ -349,16 +353,17 @@ impl TargetModel {
 
     pub(crate) fn publish(&self) -> Served {
         let pooled = self.pooled.offsets();
-        let offsets = |regime: Regime| {
-            let own = &self.regimes[regime as usize];
-            if own.len() >= OWN_REGIME { own.offsets() } else { pooled }
+        let own = |regime: Regime| {
+            Some(&self.regimes[regime as usize]).filter(|own| own.len() >= OWN_REGIME)
         };
-        let offsets = Regime::ALL.map(offsets);
+        let offsets = Regime::ALL.map(|regime| own(regime).map_or(pooled, Calibration::offsets));
+        let uncorrected = |regime| own(regime).unwrap_or(&self.pooled).uncorrected();
         Served {
             target: self.target,
             published: self.experts.publish(),
             champions: self.scores.map(|scores| scores.champion),
             offsets,
+            uncorrected: Regime::ALL.map(uncorrected),
             factors: offsets.map(|offsets| offsets.map(f32::exp)),
             corrections: self.corrections.iter().map(|(slot, c)| (*slot, c.factor())).collect(),
             labels: self.labels,
@@ -411,7 +416,13 @@ impl Served {
     pub(crate) fn forecast(&self, slot: u32, row: &FeatureRow) -> Forecast {
         let Predicted { terms, base, factor, .. } = self.predict(slot, row);
         let raws = self.published.all(&Query { slot, row, terms: &terms });
-        let offsets = self.offsets[Regime::of(row) as usize];
-        Forecast { raws, point: base * factor, offsets, correction: self.correction(slot) }
+        let regime = Regime::of(row) as usize;
+        Forecast {
+            raws,
+            point: base * factor,
+            offsets: self.offsets[regime],
+            uncorrected: self.uncorrected[regime],
+            correction: self.correction(slot),
+        }
     }
 }

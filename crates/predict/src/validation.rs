@@ -67,6 +67,8 @@ pub struct Judged {
     pub observed_ms: f32,
     /// What was promised.
     pub promised: Quantiles,
+    /// The p90 that residuals alone would have promised, without what adapts it, in milliseconds.
+    pub uncorrected_p90_ms: f32,
     /// What every model said, in milliseconds, by name; `None` where one abstained.
     pub models: Vec<(&'static str, Option<f32>)>,
 }
@@ -237,6 +239,7 @@ fn judge(
         regime: Regime::of(&row.row),
         observed_ms: label.ms,
         promised,
+        uncorrected_p90_ms: forecast.point * forecast.uncorrected.exp(),
         models: said.collect(),
     })
 }

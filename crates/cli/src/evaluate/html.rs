@@ -54,11 +54,13 @@ fn figures(report: &Report) -> String {
         "MAPE",
         "median APE",
         "pinball p90, ms",
+        "uncorrected, ms",
         "coverage p50",
         "p90",
         "p95",
         "p99",
     ];
+    let ms = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
     let row = |of: &Figures| {
         let mut cells = vec![
             of.class.clone(),
@@ -67,7 +69,8 @@ fn figures(report: &Report) -> String {
             of.n.to_string(),
             percent(of.mape_ratio),
             percent(of.median_ape_ratio),
-            of.pinball_p90_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")),
+            ms(of.pinball_p90_ms),
+            ms(of.pinball_p90_uncorrected_ms),
         ];
         let coverage = |name: &str| percent(of.coverage_ratio.get(name).copied());
         cells.extend(["p50", "p90", "p95", "p99"].map(coverage));

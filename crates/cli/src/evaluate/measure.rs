@@ -47,6 +47,8 @@ pub(super) struct Figures {
     pub(super) bias_ratio: Option<f64>,
     /// Mean pinball loss of the promised p90, in milliseconds.
     pub(super) pinball_p90_ms: Option<f64>,
+    /// The same of the p90 that residuals alone would have promised.
+    pub(super) pinball_p90_uncorrected_ms: Option<f64>,
     /// Share of what came within each promised quantile.
     pub(super) coverage_ratio: BTreeMap<&'static str, f64>,
     /// Every learner, the served prediction first.
@@ -255,7 +257,10 @@ fn figures(class: String, regime: &'static str, target: Target, rows: &[&Judged]
         mape_ratio,
         median_ape_ratio,
         bias_ratio: bias(rows),
-        pinball_p90_ms: mean(rows.iter().map(|j| pinball(j)).collect()),
+        pinball_p90_ms: mean(rows.iter().map(|j| pinball(j, j.promised.p90())).collect()),
+        pinball_p90_uncorrected_ms: mean(
+            rows.iter().map(|j| pinball(j, j.uncorrected_p90_ms)).collect(),
+        ),
         coverage_ratio: coverage
             .filter_map(|(at, name)| Some((*name, covered(rows, at)?)))
             .collect(),
@@ -298,9 +303,9 @@ pub(super) fn covered(rows: &[&Judged], at: usize) -> Option<f64> {
     (!rows.is_empty()).then(|| within as f64 / rows.len() as f64)
 }
 
-/// Pinball loss of the promised p90.
-fn pinball(judged: &Judged) -> f64 {
-    let over = f64::from(judged.observed_ms - judged.promised.p90());
+/// Pinball loss of the p90 `promise`.
+fn pinball(judged: &Judged, promise: f32) -> f64 {
+    let over = f64::from(judged.observed_ms - promise);
     if over > 0.0 { 0.9 * over } else { -0.1 * over }
 }
 
@@ -340,6 +345,7 @@ mod tests {
             regime: Regime::Idle,
             observed_ms: 100.0,
             promised: Quantiles([p50, p90, p90, p90]),
+            uncorrected_p90_ms: p90,
             models: vec![("mean", Some(150.0)), ("rls", None)],
         }
     }

@@ -20,6 +20,7 @@ pub(super) fn text(report: &Report) -> String {
         "MAPE",
         "MEDIAN APE",
         "PINBALL P90 ms",
+        "UNCORRECTED",
         "COVERAGE P90",
     ];
     let groups = report.groups.iter().chain(&report.totals).map(figures);
@@ -60,7 +61,8 @@ pub(super) fn head(report: &Report) -> String {
     text
 }
 
-fn figures(of: &Figures) -> [String; 8] {
+fn figures(of: &Figures) -> [String; 9] {
+    let ms = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
     [
         of.class.clone(),
         of.regime.to_owned(),
@@ -68,7 +70,8 @@ fn figures(of: &Figures) -> [String; 8] {
         of.n.to_string(),
         percent(of.mape_ratio),
         percent(of.median_ape_ratio),
-        of.pinball_p90_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")),
+        ms(of.pinball_p90_ms),
+        ms(of.pinball_p90_uncorrected_ms),
         percent(of.coverage_ratio.get("p90").copied()),
     ]
 }

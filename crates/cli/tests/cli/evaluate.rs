@@ -85,6 +85,7 @@ fn recorded_rows_are_judged_for_people_and_machines() {
             assert!(total["coverage_ratio"][quantile].is_f64(), "{total}");
         }
         assert!(total["pinball_p90_ms"].is_f64() && total["median_ape_ratio"].is_f64());
+        assert!(total["pinball_p90_uncorrected_ms"].is_f64());
         let learners = total["learners"].as_array().unwrap();
         assert_eq!(
             (&learners[0]["name"], &learners[1]["name"]),
