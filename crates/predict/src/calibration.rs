@@ -18,7 +18,7 @@ pub(crate) const ENOUGH: usize = 24;
 /// Rates of the offsets, in units of the spread of the window.
 const RATES: [f32; 3] = [0.0, 0.02, 0.1];
 /// Rate of the offset that the promises themselves move.
-const SERVED_RATE: f32 = 0.02;
+const SERVED_RATE: f32 = 0.012;
 /// What is kept of the old loss when a new one comes.
 const LOSS_MEMORY: f32 = 0.98;
 /// How sharply the better rate is preferred.
@@ -124,7 +124,7 @@ impl Calibration {
             for (at, level) in LEVELS.into_iter().enumerate().skip(1) {
                 let step = if residual > promised[at] { level } else { level - 1.0 };
                 let moved = self.served[at] + SERVED_RATE * spread * step;
-                self.served[at] = moved.clamp(-spread, 3.0 * spread);
+                self.served[at] = moved.clamp(-spread, 2.0 * spread);
             }
         }
         for (covered, promise) in self.covered.iter_mut().zip(promised) {
