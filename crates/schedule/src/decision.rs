@@ -10,7 +10,7 @@ use crate::misses::Cost;
 pub enum Rung {
     /// Learned predictions.
     Learned,
-    /// Predictions, of which one at least is from what is known of its class before the first rows.
+    /// Predictions; that of the chosen endpoint is from what is known of its class before the first rows.
     Prior,
     /// Weighted scorers.
     Heuristic,

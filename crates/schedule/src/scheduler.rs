@@ -104,7 +104,7 @@ impl Scheduler {
                 {
                     let is_prior =
                         |c: &Candidate| c.prediction.is_some_and(|p| p.source == Source::Prior);
-                    return if candidates.iter().any(is_prior) {
+                    return if is_prior(&candidates[chosen]) {
                         (Rung::Prior, chosen, Some("a class is known by its prior only"))
                     } else {
                         (Rung::Learned, chosen, None)

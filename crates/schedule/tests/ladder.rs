@@ -84,9 +84,14 @@ fn one_candidate_without_prediction_makes_the_heuristics_decide_and_says_so() {
 }
 
 #[test]
-fn one_prior_among_the_predictions_makes_it_the_rung_of_priors_by_the_same_rule() {
-    let mut some = candidates(&[(2_000.0, 20.0), (300.0, 20.0)]);
-    some[0].prediction.as_mut().unwrap().source = Source::Prior;
+fn an_endpoint_known_by_its_prior_is_chosen_by_the_same_rule_and_marked() {
+    let with_prior = |at: usize| {
+        let mut some = candidates(&[(2_000.0, 20.0), (300.0, 20.0)]);
+        some[at].prediction.as_mut().unwrap().source = Source::Prior;
+        some
+    };
+    assert_eq!(decide(Policy::Learned, with_prior(0)).rung, Rung::Learned, "another was chosen");
+    let some = with_prior(1);
     let decision = decide(Policy::Learned, some);
     assert_eq!((decision.rung.as_str(), decision.chosen), ("prior", 1));
     assert!(decision.fell.unwrap().contains("prior"));
