@@ -29,6 +29,8 @@ const LEAST_MS: f32 = 0.01;
 const LABELS_AFTER_CHANGE: f64 = 30.0;
 /// Name of the model that has weights for each endpoint.
 pub(crate) const PER_ENDPOINT: &str = "endpoint-rls";
+/// Names of the models made for engines.
+pub const EXPERTS: [&str; 3] = ["twin", "overload", PER_ENDPOINT];
 
 /// What every model predicted for a row, in milliseconds; not a number where one abstained.
 pub(crate) type Raws = [f32; MAX_EXPERTS];

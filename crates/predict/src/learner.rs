@@ -12,7 +12,7 @@ use types::{Accelerator, Role};
 use crate::{
     class::{Forecasts, ServedClass},
     drift::{Drift, STEP_WIDTH, Step},
-    experts::{Kinds, PER_ENDPOINT},
+    experts::{EXPERTS, Kinds, PER_ENDPOINT},
     joint::{Joint, SavedJoint},
     key::ClassKey,
     load::LoadError,
@@ -52,7 +52,7 @@ impl Default for Options {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Self {
             regressors: names(&["mean", "rls"]),
-            experts: names(&["twin", "overload", PER_ENDPOINT]),
+            experts: names(&EXPERTS),
             batch: names(&["elastic-net", "random-forest", "boosted-trees"]),
             min_labels: 20,
             priors: PriorSource::Builtin,

@@ -36,6 +36,7 @@ mod window;
 pub use calibration::LEVELS;
 pub use class::{Forecasts, Prediction, Quantiles, Source};
 pub use drift::Step;
+pub use experts::EXPERTS;
 pub use key::ClassKey;
 pub use learner::{Learner, Options};
 pub use load::LoadError;

@@ -10,7 +10,7 @@ mod table;
 use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use predict::{Judged, Options, PriorSource};
+use predict::{EXPERTS, Judged, Options, PriorSource};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -188,14 +188,21 @@ fn options(names: &[String]) -> anyhow::Result<Options> {
         return Ok(Options::default());
     }
     let is_batch = |name: &&String| regress::BATCH.iter().any(|kind| kind.name == name.as_str());
-    let (batch, regressors): (Vec<_>, Vec<_>) = names.iter().partition(is_batch);
+    let is_expert = |name: &&String| EXPERTS.contains(&name.as_str());
+    let (batch, online): (Vec<_>, Vec<_>) = names.iter().partition(is_batch);
+    let (experts, regressors): (Vec<_>, Vec<_>) = online.into_iter().partition(is_expert);
     for name in &regressors {
         regress::kind(name)?;
     }
     if regressors.is_empty() {
         let known: Vec<_> = regress::REGRESSORS.iter().map(|kind| kind.name).collect();
-        bail!("name one of {} too: the others correct it", known.join(", "));
+        bail!("name one of {} too: the others stand beside it", known.join(", "));
     }
     let owned = |names: Vec<&String>| names.into_iter().cloned().collect();
-    Ok(Options { regressors: owned(regressors), batch: owned(batch), ..Options::default() })
+    Ok(Options {
+        regressors: owned(regressors),
+        experts: owned(experts),
+        batch: owned(batch),
+        ..Options::default()
+    })
 }

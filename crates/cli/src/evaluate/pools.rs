@@ -111,8 +111,12 @@ pub(super) fn simulate_rows(
     let kept = Arc::new(Kept::default());
     let schedule = schedule::Options { policy: Policy::Heuristic, ..schedule::Options::default() };
     // What the router learns itself decides nothing here.
-    let learner =
-        Options { regressors: vec!["mean".to_owned()], batch: Vec::new(), ..Options::default() };
+    let learner = Options {
+        regressors: vec!["mean".to_owned()],
+        experts: Vec::new(),
+        batch: Vec::new(),
+        ..Options::default()
+    };
     let scenario = Scenario {
         router: router::Options { schedule, learner, seed, ..router::Options::default() },
         slo: Slo::default(),

@@ -10,7 +10,12 @@ use types::{Accelerator, Role};
 
 /// Learners without batch models: a prior holds none.
 pub(super) fn learner_options() -> Options {
-    Options { regressors: vec!["rls".to_owned()], batch: Vec::new(), ..Options::default() }
+    Options {
+        regressors: vec!["rls".to_owned()],
+        experts: Vec::new(),
+        batch: Vec::new(),
+        ..Options::default()
+    }
 }
 
 /// Predicts from priors alone.

@@ -66,8 +66,12 @@ fn rows(profile: &Profile, trace: &Trace, seed: u64) -> anyhow::Result<Lessons> 
     let kept = Arc::new(Kept::default());
     // There is one engine, and what the router learns itself decides nothing.
     let schedule = schedule::Options { policy: Policy::RoundRobin, ..schedule::Options::default() };
-    let learner =
-        Options { regressors: vec!["mean".to_owned()], batch: Vec::new(), ..Options::default() };
+    let learner = Options {
+        regressors: vec!["mean".to_owned()],
+        experts: Vec::new(),
+        batch: Vec::new(),
+        ..Options::default()
+    };
     let scenario = Scenario {
         router: router::Options { schedule, learner, seed, ..router::Options::default() },
         slo: Slo::default(),

@@ -407,10 +407,13 @@ fn learners_are_chosen_by_name() {
     let (_folder, path) = folder("rows.jsonl", lines(&rows(200)));
     let done = evaluate(&path, &["--learners", "rls,elastic-net"]);
     assert!(
-        done.stdout.contains("elastic-net") && !done.stdout.contains("mean "),
+        done.stdout.contains("elastic-net")
+            && !["mean ", "twin", "endpoint-rls"].iter().any(|other| done.stdout.contains(other)),
         "{}",
         done.stdout
     );
+    let done = evaluate(&path, &["--learners", "rls,twin"]);
+    assert!(done.stdout.contains("twin") && !done.stdout.contains("overload"), "{}", done.stdout);
     let done = evaluate(&path, &["--learners", "rls,oracle"]);
     assert!(done.stderr.contains("`oracle`"), "{}", done.stderr);
     let done = evaluate(&path, &["--learners", "elastic-net"]);
