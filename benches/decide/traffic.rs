@@ -226,6 +226,8 @@ impl Traffic {
             slo: Slo { ttft: Millis::new(2_000.0), itl: Millis::new(50.0) },
             scope: None,
             subset: None,
+            session: None,
+            weight: 1.0,
             explain: false,
         }
     }

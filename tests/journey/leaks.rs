@@ -144,6 +144,7 @@ impl World {
             id: "r".into(),
             slo: Slo::default(),
             scope: None,
+            session: None,
             subset,
             explain: watched,
         };

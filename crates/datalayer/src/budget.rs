@@ -5,6 +5,8 @@
 
 use types::Millis;
 
+use crate::demand::Demand;
+
 /// Bins, by room left.
 const BINS: usize = 16;
 /// Room (as a share of the objective) at the lower edge of the second bin, and the ratio of
@@ -17,6 +19,8 @@ const RATIO: f32 = 1.19;
 pub struct Bin {
     /// Streams.
     pub streams: f32,
+    /// Sum of what a miss of each weighs.
+    pub weight: f32,
     /// Sum over streams of the share of its whole time budget that is spent: `T / (N·s)` for decode
     /// time so far `T`, expected gaps `N` and objective `s`.
     pub spent: f32,
@@ -36,10 +40,10 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Counts a stream that has decoded for `spent_ms`, has given `tokens` and is expected to give
-    /// `remaining` more.
-    pub fn add(&mut self, objective: Option<Millis>, spent_ms: f32, tokens: f32, remaining: f32) {
-        let Some(objective) = objective.map(Millis::get).filter(|ms| *ms > 0.0) else {
+    /// Counts a stream that asked for `demand`, has decoded for `spent_ms`, has given `tokens` and is
+    /// expected to give `remaining` more.
+    pub fn add(&mut self, demand: &Demand, spent_ms: f32, tokens: f32, remaining: f32) {
+        let Some(objective) = demand.slo.itl.map(Millis::get).filter(|ms| *ms > 0.0) else {
             self.unbound += 1.0;
             return;
         };
@@ -49,6 +53,7 @@ impl Budgets {
         let room = ((budget - spent_ms) / remaining / objective).max(0.0);
         let bin = &mut self.bins[Self::bin_of(room)];
         bin.streams += 1.0;
+        bin.weight += demand.weight;
         bin.spent += spent_ms / budget;
         bin.per_itl_ms += remaining / budget;
         bin.per_stall_ms += 1.0 / budget;
@@ -61,6 +66,15 @@ impl Budgets {
         (((room / FIRST).ln() / RATIO.ln()) as usize + 1).min(BINS - 1)
     }
 
+    /// Bins that were read off before, at most as many as there are; further ones are dropped.
+    pub fn of_bins(bins: impl IntoIterator<Item = Bin>, unbound: f32) -> Self {
+        let mut budgets = Self { unbound, ..Self::default() };
+        for (place, bin) in budgets.bins.iter_mut().zip(bins) {
+            *place = bin;
+        }
+        budgets
+    }
+
     /// The bins that hold a stream.
     pub fn bins(&self) -> impl Iterator<Item = &Bin> {
         self.bins.iter().filter(|bin| bin.streams > 0.0)
@@ -69,25 +83,32 @@ impl Budgets {
 
 #[cfg(test)]
 mod tests {
+    use types::Slo;
+
     use super::*;
+
+    fn promised(itl_ms: f32) -> Demand {
+        let slo = Slo { ttft: None, itl: Millis::new(itl_ms) };
+        Demand { slo, weight: 2.0, ..Demand::default() }
+    }
 
     #[test]
     fn streams_with_like_room_share_a_bin_and_unlike_ones_do_not() {
-        let objective = Millis::new(50.0);
+        let demand = promised(50.0);
         let mut budgets = Budgets::default();
-        budgets.add(objective, 0.0, 0.0, 100.0);
-        budgets.add(objective, 0.0, 0.0, 200.0);
-        budgets.add(objective, 4_900.0, 50.0, 51.0);
-        budgets.add(None, 0.0, 0.0, 100.0);
-        let streams: Vec<_> = budgets.bins().map(|bin| bin.streams).collect();
-        assert_eq!(streams, [1.0, 2.0]);
+        budgets.add(&demand, 0.0, 0.0, 100.0);
+        budgets.add(&demand, 0.0, 0.0, 200.0);
+        budgets.add(&demand, 4_900.0, 50.0, 51.0);
+        budgets.add(&Demand::default(), 0.0, 0.0, 100.0);
+        let streams: Vec<_> = budgets.bins().map(|bin| (bin.streams, bin.weight)).collect();
+        assert_eq!(streams, [(1.0, 2.0), (2.0, 4.0)]);
         assert!((budgets.unbound - 1.0).abs() < f32::EPSILON);
     }
 
     #[test]
     fn a_stream_at_its_limit_is_in_the_lowest_bin() {
         let mut budgets = Budgets::default();
-        budgets.add(Millis::new(10.0), 10_000.0, 10.0, 5.0);
+        budgets.add(&promised(10.0), 10_000.0, 10.0, 5.0);
         assert!(budgets.bins().next().unwrap().spent > 1.0);
     }
 }

@@ -9,7 +9,7 @@ pub(crate) const SPREAD: usize = 8;
 const TAIL_SHAPE: (f32, f32) = (2.0, 11.0);
 
 /// What a request will ask of the endpoint it goes to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Prompt tokens.
     pub prompt_tokens: u32,
@@ -23,10 +23,29 @@ pub struct Demand {
     pub max_output_tokens: Option<u32>,
     /// What its caller was promised.
     pub slo: Slo,
+    /// What a miss of it weighs beside those of others, 1 unless said otherwise.
+    pub weight: f32,
     /// When its first token is to be assumed, for an answer whose tokens will not be seen.
     pub assumed_ttft_ms: Option<f32>,
     /// Time between tokens that is assumed for it where no stream of the endpoint shows one.
     pub assumed_itl_ms: Option<f32>,
+}
+
+impl Default for Demand {
+    /// An empty request that is promised nothing and weighs 1.
+    fn default() -> Self {
+        Self {
+            prompt_tokens: 0,
+            cached_tokens: 0,
+            output_tokens: 0.0,
+            output_spread: [0.0; SPREAD],
+            max_output_tokens: None,
+            slo: Slo::default(),
+            weight: 1.0,
+            assumed_ttft_ms: None,
+            assumed_itl_ms: None,
+        }
+    }
 }
 
 impl Demand {

@@ -282,13 +282,13 @@ impl InFlight {
                 load.decoding += 1;
                 load.decode_tokens += context + given as u64;
                 load.remaining_tokens += remaining;
-                load.budgets.add(entry.demand.slo.itl, now.ms_since(first), given, remaining);
+                load.budgets.add(&entry.demand, now.ms_since(first), given, remaining);
             } else {
                 load.prefilling += 1;
                 load.prefill_tokens += entry.demand.uncached_tokens() as f32;
                 load.prefill_pairs += entry.demand.prefill_pairs();
                 load.prefill_context_tokens += context;
-                load.budgets.add(entry.demand.slo.itl, 0.0, 0.0, entry.demand.output_tokens);
+                load.budgets.add(&entry.demand, 0.0, 0.0, entry.demand.output_tokens);
                 if head.is_none_or(|head| entry.dispatched < head.dispatched) {
                     head = Some(entry);
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proto::ext_proc::HeaderMutation;
-use router::{Fault, Head, read_request, read_scope, read_slo};
+use router::{Fault, Head, read_request, read_scope, read_session, read_slo};
 use types::{Api, Request, Slo, SubsetEntry};
 
 use crate::{
@@ -22,6 +22,7 @@ pub(crate) struct Asked {
     slo: Slo,
     /// The tenant or route it belongs to.
     scope: Option<Arc<str>>,
+    session: Option<Arc<str>>,
     /// The endpoints that may serve.
     pub(crate) subset: Option<Vec<SubsetEntry>>,
     explain: bool,
@@ -42,6 +43,7 @@ impl Asked {
             id: id.map_or_else(|| ids.next(), Arc::from),
             slo,
             scope: read_scope(|name| headers.get(name)),
+            session: read_session(|name| headers.get(name)),
             subset: None,
             explain: headers.get(EXPLAIN).is_some_and(|value| value.eq_ignore_ascii_case("true")),
             control: headers.control(),
@@ -58,6 +60,7 @@ impl Asked {
             id: Arc::clone(&self.id),
             slo: self.slo,
             scope: self.scope.clone(),
+            session: self.session.clone(),
             subset: self.subset.take(),
             explain: self.explain,
         };
@@ -76,6 +79,8 @@ impl Asked {
             blocks: [].into(),
             slo: self.slo,
             scope: self.scope.clone(),
+            session: self.session.clone(),
+            weight: 1.0,
             subset: self.subset.take(),
             explain: self.explain,
         }

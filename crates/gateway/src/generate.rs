@@ -40,7 +40,8 @@ pub(crate) async fn generate(
     let waits = parts.headers.contains_key(EXPECT);
     let body = body::collect(body, state.options.max_body_bytes, waits).await?;
     let scope = router::read_scope(|name| headers::text(&parts.headers, name));
-    let head = Head { api, id, slo, scope, subset: None, explain };
+    let session = router::read_session(|name| headers::text(&parts.headers, name));
+    let head = Head { api, id, slo, scope, session, subset: None, explain };
     let wanted = router::read_request(head, &body).map_err(|error| Fault::of_body(&error))?;
     headers::keep_for_endpoint(&mut parts.headers);
     parts.headers.insert(REQUEST_ID, id_header);

@@ -3,7 +3,8 @@
 //!
 //! The last plain online model is the base. For the TTFT, tree ensembles predict the ratio of the observed
 //! value to the base, so that they correct what the physical terms miss and never have to extrapolate a
-//! load; the ITL, which bends with the KV cache, they predict by itself. Outside its training range such a
+//! load; the ITL, which bends with the KV cache, they predict by itself, and so they do both where the base
+//! is the mean, which knows no load. Outside its training range such a
 //! model abstains, and the base stands.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -63,6 +64,15 @@ impl Kinds {
         Self { shapes: Vec::new(), per_endpoint: false, batch: Vec::new(), ..self.clone() }
     }
 
+    /// The batch models of a target, with what each looks at and predicts.
+    pub(crate) fn batch_of(
+        &self,
+        target: Target,
+    ) -> impl Iterator<Item = (&'static BatchKind, Input)> {
+        let base = self.online.last().map(|kind| kind.name);
+        self.batch.iter().map(move |kind| (*kind, Input::of(kind, target, base)))
+    }
+
     /// Every model by name, in the order of forecasts.
     pub(crate) fn names(&self) -> Vec<&'static str> {
         let online = self.online.iter().map(|kind| kind.name);
@@ -94,11 +104,11 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    pub(crate) fn of(kind: &BatchKind, target: Target) -> Self {
+    fn of(kind: &BatchKind, target: Target, base: Option<&str>) -> Self {
         match target {
             _ if kind.name == "elastic-net" => Self::Terms,
-            Target::Ttft => Self::Ratio,
-            Target::Itl => Self::Row,
+            Target::Ttft if base != Some("mean") => Self::Ratio,
+            Target::Ttft | Target::Itl => Self::Row,
         }
     }
 }
@@ -146,7 +156,7 @@ impl Experts {
             online: kinds.online.iter().filter_map(build).collect(),
             shaped: kinds.shapes.iter().filter_map(shaped).collect(),
             per_endpoint: kinds.per_endpoint,
-            batch: kinds.batch.iter().map(|kind| (Input::of(kind, target), None)).collect(),
+            batch: kinds.batch_of(target).map(|(_, input)| (input, None)).collect(),
         };
         Self {
             kinds: kinds.clone(),

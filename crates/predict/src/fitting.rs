@@ -15,7 +15,7 @@ impl Learner {
         let mut taken = Vec::new();
         while taken.len() < room {
             let Some(place) = self.due.pop_front() else { break };
-            let kinds = self.kinds.batch.clone();
+            let kinds = self.kinds.batch_of(place.target).collect();
             let Some(of) = self.target_at(&place) else { continue };
             // What was merged or restored since waits for new rows.
             if of.rows.take_due() {

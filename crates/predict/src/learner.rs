@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use features::FeatureRow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Accelerator, Role};
@@ -12,53 +13,24 @@ use types::{Accelerator, Role};
 use crate::{
     class::{Forecasts, ServedClass},
     drift::{Drift, STEP_WIDTH, Step},
-    experts::{EXPERTS, Kinds, PER_ENDPOINT},
+    experts::{Kinds, PER_ENDPOINT},
     joint::{Joint, SavedJoint},
     key::ClassKey,
     load::LoadError,
     models::{ForModel, Models},
+    options::Options,
     outputs::OutputLengths,
-    prior::{self, Fit, PriorSource, Priors, Ready, Taught},
+    prior::{self, Fit, Priors, Ready, Taught},
     regime::Regime,
     report::{ClassError, Promoted, TargetError},
     scopes::Scopes,
+    seen::Seen,
     shaped::Shape,
     target::{Saved, TargetModel},
     terms::Target,
     ticket::{Outcome, Ticket},
     window::Place,
 };
-
-/// Tuning of the learner.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Options {
-    /// Online regressors, by name. All learn every row; the last is the base, which the others must beat
-    /// to serve and which tree ensembles correct.
-    pub regressors: Vec<String>,
-    /// Models made for engines, by name: `twin` rolls the queue forward, `overload` reads off how fast a
-    /// queue drains, `endpoint-rls` has weights for each endpoint, shrunk towards those of its class.
-    pub experts: Vec<String>,
-    /// Batch regressors, by name, fitted anew in the background.
-    pub batch: Vec<String>,
-    /// Labels from which a class predicts by itself.
-    pub min_labels: u32,
-    /// Where priors are read from, by whoever builds the learner: `builtin`, `none` or a file.
-    pub priors: PriorSource,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Self {
-            regressors: names(&["mean", "rls"]),
-            experts: names(&EXPERTS),
-            batch: names(&["elastic-net", "random-forest", "boosted-trees"]),
-            min_labels: 20,
-            priors: PriorSource::Builtin,
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Class {
@@ -85,6 +57,9 @@ pub(crate) struct OneModel {
 struct SavedLearner {
     /// Names of the features, in row order: rows of other features mean something else.
     columns: Vec<String>,
+    /// Those that its models saw; empty means all.
+    #[serde(default)]
+    seen: Vec<String>,
     models: Vec<SavedModel>,
 }
 
@@ -120,6 +95,7 @@ pub struct Learner {
     pub(crate) kinds: Kinds,
     of_pool: Kinds,
     min_labels: u32,
+    seen: Seen,
     ready: Arc<Ready>,
     pub(crate) models: BTreeMap<Arc<str>, OneModel>,
     /// Fits that wait, longest first; each at most once, so at most two for each class.
@@ -168,6 +144,8 @@ impl Learner {
         {
             return Err(regress::Error::Twice(twice.1));
         }
+        let seen = Seen::of(&options.features);
+        let priors = if seen.is_all() { priors } else { Arc::default() };
         let served = |prior| {
             let mut class = Class::new(&kinds);
             class.start_from(&kinds, &Fit::exact(prior)).then(|| class.served())
@@ -180,6 +158,7 @@ impl Learner {
             kinds,
             of_pool,
             min_labels,
+            seen,
             ready,
             models: BTreeMap::new(),
             due: VecDeque::new(),
@@ -192,6 +171,7 @@ impl Learner {
             kinds: self.kinds.clone(),
             of_pool: self.of_pool.clone(),
             min_labels: self.min_labels,
+            seen: self.seen,
             ready: Arc::clone(&self.ready),
             models: BTreeMap::new(),
             due: VecDeque::new(),
@@ -222,7 +202,8 @@ impl Learner {
             model.outputs.push_prompt(bytes, tokens);
         }
         let pooled = model.pooled.get_or_insert_with(|| Class::new(&self.of_pool));
-        pooled.learn(ticket, outcome, None);
+        let row = self.seen.row(&ticket.row);
+        pooled.learn(ticket, &row, outcome, None);
         let classes = model.classes.len();
         let class = match model.classes.get_mut(&ticket.class) {
             Some(class) => class,
@@ -236,7 +217,7 @@ impl Learner {
             }
             None => return Vec::new(),
         };
-        let promoted = class.learn(ticket, outcome, ticket.forecasts.as_deref());
+        let promoted = class.learn(ticket, &row, outcome, ticket.forecasts.as_deref());
         for target in class.fallen_due() {
             let place = Place { class: ticket.class.clone(), target };
             if !self.due.contains(&place) {
@@ -277,7 +258,8 @@ impl Learner {
 
     /// What is known now, to be read by the request path.
     pub fn publish(&mut self) -> Models {
-        let empty = ForModel { min_labels: self.min_labels, ..ForModel::default() };
+        let (min_labels, seen) = (self.min_labels, self.seen);
+        let empty = ForModel { min_labels, seen, ..ForModel::default() };
         let mut published = Models {
             by_model: BTreeMap::new(),
             empty: Arc::new(empty),
@@ -294,7 +276,8 @@ impl Learner {
                 lengths: model.outputs.lengths(),
                 scopes: model.scopes.served(),
                 bytes_per_token: Some(model.outputs.bytes_per_token()),
-                min_labels: self.min_labels,
+                min_labels,
+                seen,
                 bare: self.ready.of(name),
             };
             published.by_model.insert(Arc::clone(name), Arc::new(for_model));
@@ -326,7 +309,8 @@ impl Learner {
                 })
                 .collect(),
         });
-        let saved = SavedLearner { columns: columns(), models: models.collect() };
+        let seen = self.seen.names();
+        let saved = SavedLearner { columns: columns(), seen, models: models.collect() };
         Ok(serde_json::to_vec(&saved)?)
     }
 
@@ -338,7 +322,9 @@ impl Learner {
         slot_of: &dyn Fn(&str) -> Option<u32>,
     ) -> Result<(), LoadError> {
         let saved: SavedLearner = serde_json::from_slice(saved)?;
-        if let Some(error) = LoadError::columns(&saved.columns, &columns()) {
+        let differs = LoadError::columns(&saved.columns, &columns())
+            .or_else(|| LoadError::columns(&saved.seen, &self.seen.names()));
+        if let Some(error) = differs {
             return Err(error);
         }
         let class = |kinds: &Kinds, saved: SavedClass| {
@@ -424,6 +410,7 @@ impl Class {
     fn learn(
         &mut self,
         ticket: &Ticket,
+        row: &FeatureRow,
         outcome: &Outcome,
         forecasts: Option<&Forecasts>,
     ) -> Vec<Promoted> {
@@ -440,22 +427,22 @@ impl Class {
         };
         if let Some(ttft_ms) = outcome.ttft_ms {
             let forecast = forecasts.map(|f| &f.ttft);
-            self.joint.learn_part(Target::Ttft, &ticket.row, ttft_ms);
-            tell(Target::Ttft, self.ttft.learn(ticket.slot, &ticket.row, ttft_ms, forecast));
+            self.joint.learn_part(Target::Ttft, row, ttft_ms);
+            tell(Target::Ttft, self.ttft.learn(ticket.slot, row, ttft_ms, forecast));
         }
         if let Some(itl_ms) = outcome.itl_ms {
             let forecast = forecasts.map(|f| &f.itl);
-            self.joint.learn_part(Target::Itl, &ticket.row, itl_ms);
-            tell(Target::Itl, self.itl.learn(ticket.slot, &ticket.row, itl_ms, forecast));
+            self.joint.learn_part(Target::Itl, row, itl_ms);
+            tell(Target::Itl, self.itl.learn(ticket.slot, row, itl_ms, forecast));
         }
         if let Some(ms) = outcome.itl_so_far {
-            self.itl.learn_early(ticket.slot, &ticket.row, ms, forecasts.map(|f| &f.itl));
+            self.itl.learn_early(ticket.slot, row, ms, forecasts.map(|f| &f.itl));
         }
-        if let Some(split) = outcome.e2e.and_then(|whole| self.joint.learn(&ticket.row, whole)) {
+        if let Some(split) = outcome.e2e.and_then(|whole| self.joint.learn(row, whole)) {
             // Parts that a model has told are no truth to judge models by.
-            self.ttft.learn(ticket.slot, &ticket.row, split.ttft_ms, None);
+            self.ttft.learn(ticket.slot, row, split.ttft_ms, None);
             if let Some(itl_ms) = split.itl_ms {
-                self.itl.learn(ticket.slot, &ticket.row, itl_ms, None);
+                self.itl.learn(ticket.slot, row, itl_ms, None);
             }
         }
         self.stale = true;

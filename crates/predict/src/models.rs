@@ -10,6 +10,7 @@ use crate::{
     outputs::{Expected, Lengths},
     prior::{Bare, Ready, on_scale},
     scopes::{self, ByScope},
+    seen::Seen,
     sound::is_sound,
 };
 
@@ -22,6 +23,8 @@ pub struct ForModel {
     pub(crate) scopes: Arc<ByScope>,
     pub(crate) bytes_per_token: Option<f32>,
     pub(crate) min_labels: u32,
+    /// The columns that models see.
+    pub(crate) seen: Seen,
     /// What is known of the model's classes without rows.
     pub(crate) bare: Option<Bare>,
 }
@@ -88,7 +91,7 @@ impl ForModel {
     ) -> Option<Prediction> {
         let Answer { class, source, scale } =
             self.answer(accelerator, role).filter(|_| is_sound(row))?;
-        let predicted = class.predict(slot, &on_scale(row, scale)).on_scale(scale);
+        let predicted = class.predict(slot, &on_scale(&self.seen.row(row), scale)).on_scale(scale);
         Some(Prediction { source, ..predicted })
     }
 
@@ -103,7 +106,7 @@ impl ForModel {
     ) -> Option<Forecasts> {
         let Answer { class, scale, .. } =
             self.answer(accelerator, role).filter(|_| is_sound(row))?;
-        Some(class.forecasts(slot, &on_scale(row, scale)).on_scale(scale))
+        Some(class.forecasts(slot, &on_scale(&self.seen.row(row), scale)).on_scale(scale))
     }
 
     /// Bytes of prompt text per token.

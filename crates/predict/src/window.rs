@@ -123,7 +123,7 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub struct Refit {
     place: Place,
-    kinds: Vec<&'static BatchKind>,
+    kinds: Vec<(&'static BatchKind, Input)>,
     rows: Vec<f32>,
     terms: Vec<f32>,
     labels: Vec<f32>,
@@ -142,7 +142,7 @@ pub struct Refitted {
 impl Refit {
     pub(crate) fn new(
         place: Place,
-        kinds: Vec<&'static BatchKind>,
+        kinds: Vec<(&'static BatchKind, Input)>,
         kept: &Rows,
         base: impl Fn(&[f32]) -> f32,
     ) -> Self {
@@ -171,8 +171,8 @@ impl Refit {
     /// Fits every kind. Takes up to seconds; touches nothing but itself.
     pub fn run(self) -> Refitted {
         let target = self.place.target;
-        let fit = |kind: &&'static BatchKind| {
-            let (width, rows, labels) = match Input::of(kind, target) {
+        let fit = |(kind, input): &(&'static BatchKind, Input)| {
+            let (width, rows, labels) = match input {
                 Input::Terms => (target.width(), &self.terms, &self.labels),
                 Input::Row => (WIDTH, &self.rows, &self.labels),
                 Input::Ratio => (WIDTH, &self.rows, &self.ratios),

@@ -13,7 +13,7 @@ use crate::{
     front::Usage,
     learning::Learning,
     metrics::Metrics,
-    record::{Known, MOST_STEPS, Recorded, Recorder},
+    record::{Considered, Known, MOST_STEPS, Recorded, Recorder},
     tokens::Tokens,
 };
 
@@ -32,12 +32,20 @@ pub(crate) struct Shared {
     pub(crate) recorder: OnceLock<Arc<dyn Recorder>>,
 }
 
+impl Shared {
+    /// Whether what decisions choose from is recorded.
+    pub(crate) fn records_candidates(&self) -> bool {
+        self.recorder.get().is_some_and(|recorder| recorder.wants_candidates())
+    }
+}
+
 /// What is kept of a decision until its outcome is known.
 #[derive(Debug)]
 pub(crate) struct Dispatched {
     pub(crate) at: Time,
     pub(crate) prompt_bytes: u32,
     pub(crate) rung: Rung,
+    pub(crate) considered: Option<Arc<Considered>>,
     pub(crate) ticket: Ticket,
 }
 
@@ -318,6 +326,7 @@ impl Flight {
             output_tokens: outcome.output_tokens.unwrap_or(0),
             end,
             rung: self.dispatched.rung,
+            considered: self.dispatched.considered.take(),
             itl_so_far: std::mem::take(&mut self.itl_so_far),
             steps: std::mem::take(&mut self.steps.kept),
         }

@@ -18,10 +18,10 @@ pub use end::End;
 pub use flight::Flight;
 pub use front::{
     BodyError, Fault, Head, HeaderError, Kind, ResponseScanner, Seen, Usage, read_request,
-    read_scope, read_slo,
+    read_scope, read_session, read_slo,
 };
 pub use learning::Refits;
 pub use observer::Observer;
-pub use record::{Known, MOST_STEPS, Recorded, Recorder};
+pub use record::{Alternative, Considered, Known, MOST_CANDIDATES, MOST_STEPS, Recorded, Recorder};
 pub use refusal::{Blame, Refusal};
 pub use route::{Error, Options, Routed, Router};

@@ -22,7 +22,7 @@ use crate::{
     flight::{Dispatched, Flight, Shared},
     learning::{Learning, Refits},
     metrics::{Gauges, Metrics, Readings},
-    record::Recorder,
+    record::{Offered, Recorder},
     refusal::Refusal,
 };
 
@@ -127,11 +127,15 @@ impl Router {
         let inner = &*self.inner;
         let routed = inner.candidates(request, now, avoid).and_then(|mut found| {
             let random = inner.random();
+            if inner.shared.records_candidates() {
+                found.offered =
+                    Some(Offered::of(&found.candidates, found.all_failing, now, random));
+            }
             let decision = inner
                 .scheduler
                 .decide(request, &mut found.candidates, found.all_failing, random)
                 .ok_or(Refusal::AllFiltered)?;
-            Ok(inner.dispatch(request, now, &found, decision))
+            Ok(inner.dispatch(request, now, found, decision))
         });
         if let Err(refusal) = routed {
             inner.shared.metrics.refused(refusal);
@@ -204,6 +208,8 @@ impl Router {
 struct Found {
     candidates: Vec<Candidate>,
     all_failing: bool,
+    /// What of them is to be recorded.
+    offered: Option<Offered>,
 }
 
 impl Inner {
@@ -232,18 +238,19 @@ impl Inner {
         let mut hits = Vec::new();
         self.prefixes.read().lookup(&request.blocks, &mut hits);
         let estimate = Estimate::of(request, &models);
-        let mut found = Found { candidates: Vec::with_capacity(endpoints.len()), all_failing };
+        let mut found =
+            Found { candidates: Vec::with_capacity(endpoints.len()), all_failing, offered: None };
         for endpoint in eligible {
             found.candidates.push(estimate.candidate(endpoint, &hits, now));
         }
-        if self.scheduler.wants_predictions() {
+        if self.scheduler.wants_predictions() || self.shared.records_candidates() {
             predict_all(&mut found, &models, now);
         }
         Ok(found)
     }
 
     /// Sends `request` on its way to the chosen candidate.
-    fn dispatch(&self, request: &Request, now: Time, found: &Found, decision: Decision) -> Routed {
+    fn dispatch(&self, request: &Request, now: Time, found: Found, decision: Decision) -> Routed {
         let chosen = &found.candidates[decision.chosen];
         let slot = chosen.endpoint.slot;
         let models = self.shared.learning.models().of(&request.model);
@@ -281,8 +288,16 @@ impl Inner {
             demand.assumed_itl_ms = predicted.map(|prediction| prediction.itl.p50());
         }
         let stream = Stream::dispatch(Arc::clone(&chosen.endpoint), demand, now);
-        let dispatched =
-            Dispatched { at: now, prompt_bytes: request.prompt_bytes, rung: decision.rung, ticket };
+        let considered = found
+            .offered
+            .map(|offered| Arc::new(offered.settle(request, chosen, decision.propensity, now)));
+        let dispatched = Dispatched {
+            at: now,
+            prompt_bytes: request.prompt_bytes,
+            rung: decision.rung,
+            considered,
+            ticket,
+        };
         Routed {
             endpoint: Arc::clone(&chosen.endpoint),
             rung: decision.rung,
@@ -343,6 +358,7 @@ impl Estimate {
             output_spread: output.spread,
             max_output_tokens: request.max_tokens,
             slo: request.slo,
+            weight: request.weight,
             assumed_ttft_ms: None,
             assumed_itl_ms: None,
         };

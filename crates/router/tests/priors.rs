@@ -59,6 +59,8 @@ fn request() -> Request {
         slo: Slo { ttft: Millis::new(200.0), itl: Millis::new(50.0) },
         scope: None,
         subset: None,
+        session: None,
+        weight: 1.0,
         explain: true,
     }
 }

@@ -6,7 +6,11 @@ use std::sync::Arc;
 
 use datalayer::{Pool, Snapshot};
 use parking_lot::Mutex;
-use router::{End, MOST_STEPS, Options, Recorded, Recorder, Router, Usage};
+use predict::Source;
+use router::{
+    Considered, End, MOST_CANDIDATES, MOST_STEPS, Options, Recorded, Recorder, Router, Usage,
+};
+use schedule::Policy;
 use types::{Endpoint, EndpointId, Request, Slo, Time};
 
 #[derive(Debug, Default)]
@@ -39,6 +43,80 @@ fn recorded(endpoints: usize) -> (Router, Arc<Kept>) {
     (router, kept)
 }
 
+/// Keeps what decisions chose from as well.
+#[derive(Debug, Default)]
+struct All(Kept);
+
+impl Recorder for All {
+    fn record(&self, row: &Recorded) {
+        self.0.record(row);
+    }
+
+    fn wants_candidates(&self) -> bool {
+        true
+    }
+}
+
+/// What the decisions of a policy over `endpoints` endpoints chose from, of `requests` requests.
+fn considered(policy: Policy, endpoints: u16, requests: u64) -> Vec<(u32, Arc<Considered>)> {
+    let all = (1..=endpoints).map(|port| endpoint(&format!("e{port}"), port));
+    let mut options = Options::default();
+    options.schedule.policy = policy;
+    let router = Router::new(options, Arc::new(Pool::new(all))).unwrap();
+    let kept = Arc::new(All::default());
+    router.record_to(Arc::clone(&kept) as Arc<dyn Recorder>);
+    for i in 0..requests {
+        stream(&router, 1_000 * i, 10, 0);
+    }
+    let rows = kept.0.0.lock();
+    rows.iter().map(|row| (row.slot, Arc::clone(row.considered.as_ref().unwrap()))).collect()
+}
+
+#[test]
+fn what_a_decision_chose_from_is_kept_only_where_it_is_asked_for() {
+    let (router, kept) = recorded(2);
+    stream(&router, 1_000, 10, 0);
+    assert!(kept.0.lock()[0].considered.is_none());
+    let decided = considered(Policy::Random, 2, 200);
+    let first_in = decided.iter().filter(|(slot, _)| *slot == 0).count();
+    assert!((60..140).contains(&first_in), "{first_in}");
+    for (slot, considered) in &decided {
+        assert_eq!((considered.of, considered.candidates.len()), (2, 2));
+        assert_eq!(considered.candidates[considered.chosen as usize].slot, *slot);
+        assert_eq!(considered.propensity, Some(0.5));
+    }
+    // A policy that predicts nothing itself leaves predictions for one that goes by them.
+    let (_, last) = &decided[199];
+    for candidate in &last.candidates {
+        let prediction = candidate.prediction.unwrap();
+        assert_eq!(prediction.source, Source::Learned);
+        assert!((prediction.ttft.p50() - 50.0).abs() < 10.0, "{prediction:?}");
+    }
+}
+
+#[test]
+fn a_policy_without_chance_says_so_and_one_among_equals_shares() {
+    let round = considered(Policy::RoundRobin, 4, 3);
+    assert!(round.iter().all(|(_, considered)| considered.propensity == Some(1.0)));
+    let least = considered(Policy::LeastRequests, 4, 3);
+    assert!(least.iter().all(|(_, considered)| considered.propensity == Some(0.25)));
+}
+
+#[test]
+fn of_many_candidates_an_even_sample_is_kept_and_the_chosen_one_always() {
+    let decided = considered(Policy::Random, 200, 300);
+    let mut kept = [0; 200];
+    for (slot, considered) in &decided {
+        assert_eq!((considered.of, considered.candidates.len()), (200, MOST_CANDIDATES));
+        assert_eq!(considered.candidates[considered.chosen as usize].slot, *slot);
+        for candidate in &considered.candidates {
+            kept[candidate.slot as usize] += 1;
+        }
+    }
+    // 96 in the mean.
+    assert!(kept.iter().all(|times| (55..140).contains(times)), "{kept:?}");
+}
+
 fn request() -> Request {
     Request {
         id: "r".into(),
@@ -51,6 +129,8 @@ fn request() -> Request {
         slo: Slo::default(),
         scope: None,
         subset: None,
+        session: None,
+        weight: 1.0,
         explain: false,
     }
 }

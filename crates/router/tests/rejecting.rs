@@ -46,6 +46,8 @@ fn request() -> Request {
         blocks: Vec::new().into(),
         slo: Slo::default(),
         subset: None,
+        session: None,
+        weight: 1.0,
         scope: None,
         explain: false,
     }

@@ -52,6 +52,8 @@ fn request(prompt: u64) -> Request {
         slo: Slo { ttft: Millis::new(1_000.0), itl: Millis::new(50.0) },
         scope: None,
         subset: None,
+        session: None,
+        weight: 1.0,
         explain: false,
     }
 }

@@ -31,14 +31,31 @@ impl Candidate {
     pub fn in_flight(&self) -> u32 {
         self.load.prefilling + self.load.decoding
     }
+
+    /// Share of the blocks of `request` that it holds, `0.0..=1.0`; 0 where the prompt has no whole block.
+    pub fn hit_ratio(&self, request: &Request) -> f32 {
+        (self.hit_blocks as f32 / request.blocks.len().max(1) as f32).min(1.0)
+    }
 }
 
 /// Narrows the candidates.
 ///
-/// Implementations are pure, and a candidate's fate does not depend on the order of candidates.
+/// Implementations are pure, and which candidates stay does not depend on their order.
 pub trait Filter: std::fmt::Debug + Send + Sync {
-    /// Whether `candidate` may serve `request`.
-    fn keeps(&self, request: &Request, candidate: &Candidate) -> bool;
+    /// Removes the candidates that shall not serve `request` and leaves the others in their order. To
+    /// narrow what is narrowed already, with the same number, changes nothing. `random` is a fresh random
+    /// number; equal inputs leave equal candidates.
+    fn narrow(&self, request: &Request, candidates: &mut Vec<Candidate>, random: u64);
+
+    /// Whether chance has a part in which candidates stay.
+    fn uses_chance(&self) -> bool {
+        false
+    }
+
+    /// Whether it looks at predictions.
+    fn wants_predictions(&self) -> bool {
+        false
+    }
 }
 
 /// Ranks candidates.
@@ -53,6 +70,16 @@ pub trait Scorer: std::fmt::Debug + Send + Sync {
 
     /// `request` goes to `chosen`: for a scorer that remembers.
     fn dispatched(&self, _request: &Request, _chosen: &Candidate) {}
+
+    /// Whether it looks at predictions.
+    fn wants_predictions(&self) -> bool {
+        false
+    }
+
+    /// Whether it looks at what the endpoints' pages tell: such a one does not decide by stale pages.
+    fn wants_metrics(&self) -> bool {
+        true
+    }
 }
 
 /// Decides among scored candidates.
@@ -60,6 +87,12 @@ pub trait Picker: std::fmt::Debug + Send + Sync {
     /// Position of the chosen candidate, or `None` if there are none. `random` is a fresh random
     /// number; equal inputs give equal picks.
     fn pick(&self, scores: &[f32], random: u64) -> Option<usize>;
+
+    /// Chance that [`Picker::pick`] picks `chosen` among these scores, over random numbers; `None` where it
+    /// is not known.
+    fn propensity(&self, _scores: &[f32], _chosen: usize) -> Option<f32> {
+        None
+    }
 }
 
 /// How a configuration name becomes a plugin.

@@ -55,6 +55,22 @@ impl Rung {
     }
 }
 
+/// Which candidate, and how likely.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Choice {
+    /// Its position.
+    pub(crate) at: usize,
+    /// See [`Decision::propensity`].
+    pub(crate) propensity: Option<f32>,
+}
+
+impl Choice {
+    /// One of `equals`, by chance.
+    pub(crate) fn one_of(at: usize, equals: usize) -> Self {
+        Self { at, propensity: Some(1.0 / equals.max(1) as f32) }
+    }
+}
+
 /// Where a request goes.
 #[derive(Clone, Debug)]
 pub struct Decision {
@@ -64,6 +80,9 @@ pub struct Decision {
     pub rung: Rung,
     /// Why the policy's own rung did not, if it did not.
     pub fell: Option<&'static str>,
+    /// Chance that the same state decides for the same candidate, `0.0..=1.0`, over fresh random numbers;
+    /// 1 where chance has no part in it, `None` where it is not known.
+    pub propensity: Option<f32>,
     /// The reasons, if the request asked for them.
     pub explanation: Option<Box<Explanation>>,
 }

@@ -6,21 +6,28 @@
 
 mod candidate;
 mod decision;
+mod draw;
+mod error;
 mod explain;
 mod filters;
+mod headroom;
 mod misses;
 mod options;
 mod pickers;
 mod profile;
+mod ranges;
+mod rule;
 mod scheduler;
 mod scorers;
 
 pub use candidate::{Candidate, Filter, Kind, Picker, Scorer};
 pub use decision::{Decision, Explanation, Reason, Rung};
+pub use error::Error;
 pub use filters::FILTERS;
-pub use misses::{Cost, MissOptions, costs};
+pub use misses::{Cost, MissOptions, Source, Width, costs};
 pub use options::{Options, Plugin, Policy, ProfileOptions, WeightedPlugin};
 pub use pickers::PICKERS;
-pub use profile::{Error, Profile};
+pub use profile::Profile;
+pub use rule::Rule;
 pub use scheduler::Scheduler;
 pub use scorers::SCORERS;

@@ -1,42 +1,17 @@
 //! A profile: filters, weighted scorers and one picker.
 
 use serde_json::Value;
-use types::{OptionsError, Request};
+use types::Request;
 
 use crate::{
     candidate::{Candidate, Filter, Kind, Picker, Scorer},
+    draw,
+    error::Error,
     filters::FILTERS,
     options::ProfileOptions,
     pickers::PICKERS,
     scorers::SCORERS,
 };
-
-/// Why a profile cannot be built.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// No plugin of that kind has this name.
-    #[error("no {kind} is called `{name}`; there are {known}")]
-    Unknown {
-        /// `filter`, `scorer` or `picker`.
-        kind: &'static str,
-        /// The name asked for.
-        name: String,
-        /// The names there are.
-        known: String,
-    },
-    /// A weight is not a number in range.
-    #[error("weight {weight} of scorer `{name}` is not a finite number of at least 0")]
-    Weight {
-        /// The scorer.
-        name: String,
-        /// Its weight.
-        weight: f32,
-    },
-    /// A plugin's own options do not fit.
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-}
 
 /// Filters, weighted scorers and one picker.
 #[derive(Debug)]
@@ -79,11 +54,26 @@ impl Profile {
         })
     }
 
-    /// Drops the candidates that a filter does not keep.
-    pub fn narrow(&self, request: &Request, candidates: &mut Vec<Candidate>) {
-        if !self.filters.is_empty() {
-            candidates.retain(|candidate| self.filters.iter().all(|f| f.keeps(request, candidate)));
+    /// Leaves the candidates that the filters leave, one after the other. `random` is a fresh random number.
+    pub fn narrow(&self, request: &Request, candidates: &mut Vec<Candidate>, random: u64) {
+        for (at, filter) in self.filters.iter().enumerate() {
+            filter.narrow(request, candidates, draw::another(random, at));
         }
+    }
+
+    /// Whether a filter looks at predictions.
+    pub fn filters_want_predictions(&self) -> bool {
+        self.filters.iter().any(|filter| filter.wants_predictions())
+    }
+
+    /// Whether a scorer looks at predictions.
+    pub fn scorers_want_predictions(&self) -> bool {
+        self.scorers.iter().any(|(_, scorer)| scorer.wants_predictions())
+    }
+
+    /// Whether a scorer looks at what the endpoints' pages tell.
+    pub fn wants_metrics(&self) -> bool {
+        self.scorers.iter().any(|(_, scorer)| scorer.wants_metrics())
     }
 
     /// Writes the weighted sum of scores of each candidate into `totals`.
@@ -102,6 +92,16 @@ impl Profile {
     /// Decides among scored candidates.
     pub fn pick(&self, totals: &[f32], random: u64) -> Option<usize> {
         self.picker.pick(totals, random)
+    }
+
+    /// Chance that [`Profile::pick`] picks `chosen`; `None` where the picker does not tell.
+    pub fn propensity(&self, totals: &[f32], chosen: usize) -> Option<f32> {
+        self.picker.propensity(totals, chosen)
+    }
+
+    /// Whether chance has a part in which candidates a filter leaves.
+    pub fn narrows_by_chance(&self) -> bool {
+        self.filters.iter().any(|filter| filter.uses_chance())
     }
 
     /// Tells the scorers where `request` went.

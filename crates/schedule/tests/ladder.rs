@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datalayer::{Budgets, Demand, Load, Pool, Snapshot};
 use predict::{Prediction, Quantiles, Source, Trust};
-use schedule::{Candidate, MissOptions, Options, Policy, Rung, Scheduler, costs};
+use schedule::{Candidate, MissOptions, Options, Policy, Rule, Rung, Scheduler, Width, costs};
 use types::{Endpoint, EndpointId, Millis, Request, Slo};
 
 fn slo() -> Slo {
@@ -25,6 +25,8 @@ fn request(slo: Slo) -> Request {
         slo,
         scope: None,
         subset: None,
+        session: None,
+        weight: 1.0,
         explain: true,
     }
 }
@@ -141,7 +143,8 @@ fn round_robin_takes_turns() {
 /// A stream with this much of its budget spent, halfway through 100 tokens at 50 ms.
 fn stream_at(spent_ms: f32) -> Load {
     let mut budgets = Budgets::default();
-    budgets.add(Millis::new(50.0), spent_ms, 50.0, 50.0);
+    let demand = Demand { slo: slo(), ..Demand::default() };
+    budgets.add(&demand, spent_ms, 50.0, 50.0);
     Load { decoding: 1, budgets, ..Load::default() }
 }
 
@@ -203,4 +206,76 @@ fn predictions_that_have_been_far_off_do_not_decide_and_say_so() {
     let new_load = Trust { in_range: false, ..Trust::default() };
     assert_eq!(with(new_load).rung, Rung::Learned, "fresh metrics vouch for a new load");
     assert_eq!(with(Trust { fresh: false, ..new_load }).rung, Rung::Heuristic);
+}
+
+#[test]
+fn a_warm_prefix_is_not_computed_again_elsewhere_for_a_little_time() {
+    let mut some = candidates(&[(300.0, 20.0), (250.0, 20.0)]);
+    for candidate in &mut some {
+        candidate.demand.prompt_tokens = 8_000;
+        candidate.prediction.as_mut().unwrap().prefill_ms = 240.0;
+    }
+    some[0].demand.cached_tokens = 7_000;
+    some[0].prediction.as_mut().unwrap().prefill_ms = 30.0;
+    let mut found = Vec::new();
+    costs(&MissOptions::default(), slo(), &some, &mut found);
+    assert!(found[0].total < found[1].total, "{found:?}");
+    let blind = MissOptions { recompute: 0.0, ..MissOptions::default() };
+    costs(&blind, slo(), &some, &mut found);
+    assert!(found[1].total < found[0].total, "{found:?}");
+}
+
+#[test]
+fn misses_weigh_by_class() {
+    let mut some = candidates(&[(900.0, 20.0)]);
+    let mut found = Vec::new();
+    costs(&MissOptions::default(), slo(), &some, &mut found);
+    let light = found[0].own;
+    some[0].demand.weight = 3.0;
+    costs(&MissOptions::default(), slo(), &some, &mut found);
+    assert!((found[0].own - 3.0 * light).abs() < 1e-6);
+}
+
+#[test]
+fn each_rule_minimises_what_it_is_named_after() {
+    // Soonest first token; soonest end; most slack; least slack that is left.
+    let some = || candidates(&[(100.0, 49.0), (700.0, 10.0), (500.0, 25.0), (990.0, 30.0)]);
+    for (rule, best) in
+        [(Rule::LeastTtft, 0), (Rule::LeastCompletion, 1), (Rule::MostSlack, 2), (Rule::BestFit, 3)]
+    {
+        let mut found = Vec::new();
+        costs(&MissOptions { rule, ..MissOptions::default() }, slo(), &some(), &mut found);
+        let least = (0..4).min_by(|a, b| found[*a].total.total_cmp(&found[*b].total));
+        assert_eq!(least, Some(best), "{rule:?} {found:?}");
+    }
+}
+
+#[test]
+fn a_number_out_of_range_is_named() {
+    for (learned, words) in [
+        (MissOptions { width: Width::Fixed(0.0), ..MissOptions::default() }, "learned.width"),
+        (MissOptions { explore: 1.5, ..MissOptions::default() }, "learned.explore"),
+        (MissOptions { harm: f32::NAN, ..MissOptions::default() }, "learned.harm"),
+    ] {
+        let error = Scheduler::new(Options { learned, ..Options::default() }).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn exploring_stays_near_the_best_and_tells_its_chance() {
+    let explore = MissOptions { explore: 0.5, ..MissOptions::default() };
+    let options = Options { learned: explore, ..Options::default() };
+    let scheduler = Scheduler::new(options).unwrap();
+    let mut seen = [0_u32; 3];
+    for at in 0..2_000_u64 {
+        let mut some = candidates(&[(100.0, 10.0), (110.0, 10.0), (5_000.0, 90.0)]);
+        let random = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let decision = scheduler.decide(&request(slo()), &mut some, false, random).unwrap();
+        seen[decision.chosen] += 1;
+        let expected = [0.75, 0.25, 0.0][decision.chosen];
+        assert!((decision.propensity.unwrap() - expected).abs() < 1e-6, "{decision:?}");
+    }
+    assert_eq!(seen[2], 0);
+    assert!((f64::from(seen[1]) / 2_000.0 - 0.25).abs() < 0.04, "{seen:?}");
 }

@@ -374,6 +374,8 @@ fn request_of(arrival: &Arrival, index: usize, scenario: &Scenario) -> Request {
         slo: scenario.slo,
         scope: None,
         subset: None,
+        session: None,
+        weight: 1.0,
         explain: false,
     }
 }

@@ -119,6 +119,8 @@ impl Fleet {
             slo: Slo::default(),
             scope: None,
             subset: None,
+            session: None,
+            weight: 1.0,
             explain: true,
         };
         let routed = self.router.route(&request, now, &[]).unwrap();

@@ -73,6 +73,10 @@ pub struct Request {
     pub slo: Slo,
     /// Tenant or route it belongs to, as far as the caller's headers tell; never a metric label.
     pub scope: Option<Arc<str>>,
+    /// Conversation it belongs to, as far as the caller's headers tell; never a metric label.
+    pub session: Option<Arc<str>>,
+    /// What a miss of it weighs beside those of others; 1 where nothing else is said.
+    pub weight: f32,
     /// If present, only these endpoints may serve it; an empty list allows none.
     pub subset: Option<Vec<SubsetEntry>>,
     /// Whether the caller wants the reasons of the decision.

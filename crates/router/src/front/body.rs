@@ -33,6 +33,8 @@ pub struct Head {
     pub slo: Slo,
     /// The tenant or route that the headers name.
     pub scope: Option<Arc<str>>,
+    /// Conversation it belongs to, see [`read_session`](crate::read_session).
+    pub session: Option<Arc<str>>,
     /// If present, only these endpoints may serve it.
     pub subset: Option<Vec<SubsetEntry>>,
     /// Whether the caller wants the reasons of the decision.
@@ -248,6 +250,8 @@ impl Members {
             slo: head.slo,
             scope: head.scope,
             subset: head.subset,
+            session: head.session,
+            weight: 1.0,
             explain: head.explain,
         })
     }

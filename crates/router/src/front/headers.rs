@@ -11,8 +11,10 @@ const TPOT_HEADERS: [&str; 2] = ["x-llm-d-slo-tpot-ms", "x-slo-tpot-ms"];
 /// Headers that name the tenant or route of a request; the first one present counts.
 const SCOPE_HEADERS: [&str; 2] =
     ["x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id"];
-/// Longest name of a tenant or route, in bytes; a longer one is no name.
-const MAX_SCOPE_BYTES: usize = 128;
+/// Header that names the conversation of a request; the peer's default too.
+const SESSION_HEADER: &str = "x-session-id";
+/// Longest name of a tenant, a route or a conversation, in bytes; a longer one is no name.
+const MAX_NAME_BYTES: usize = 128;
 /// Characters of a refused value that an error shows.
 const SHOWN_CHARS: usize = 32;
 
@@ -37,9 +39,19 @@ pub fn read_slo<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Result<Slo, Hea
 /// `x-llm-d-inference-fairness-id` wins over its older name `x-gateway-inference-fairness-id`. A value
 /// that is blank, longer than 128 bytes or not plain text names nobody: it is a hint, so nothing fails.
 pub fn read_scope<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Option<Arc<str>> {
-    let name = SCOPE_HEADERS.into_iter().find_map(header)?.trim();
+    plain_name(SCOPE_HEADERS.into_iter().find_map(header)?)
+}
+
+/// Reads the conversation from the header `x-session-id`, which `header` looks up; under the rules of
+/// [`read_scope`].
+pub fn read_session<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Option<Arc<str>> {
+    plain_name(header(SESSION_HEADER)?)
+}
+
+fn plain_name(text: &str) -> Option<Arc<str>> {
+    let name = text.trim();
     let is_plain = |c: char| !c.is_control() && c != char::REPLACEMENT_CHARACTER;
-    let is_name = (1..=MAX_SCOPE_BYTES).contains(&name.len()) && name.chars().all(is_plain);
+    let is_name = (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(is_plain);
     is_name.then(|| name.into())
 }
 
@@ -96,6 +108,14 @@ mod tests {
         for value in ["", "  ", "\u{fffd}", "a\tb", long] {
             assert_eq!(scope(&[(new, value)]), None, "{value}");
         }
+    }
+
+    #[test]
+    fn a_conversation_is_named_by_its_header() {
+        let session = |value| read_session(|name| (name == "x-session-id").then_some(value));
+        assert_eq!(session(" chat-7 ").as_deref(), Some("chat-7"));
+        assert_eq!(session(""), None);
+        assert_eq!(read_session(|_| None), None);
     }
 
     #[test]

@@ -14,5 +14,5 @@ mod strings;
 pub use body::{BodyError, Head, read_request};
 pub use chunk::Usage;
 pub use fault::Fault;
-pub use headers::{HeaderError, read_scope, read_slo};
+pub use headers::{HeaderError, read_scope, read_session, read_slo};
 pub use scan::{Kind, ResponseScanner, Seen};

@@ -16,7 +16,7 @@ pub(super) const KIND: Kind<dyn Filter> = Kind {
 struct Decode;
 
 impl Filter for Decode {
-    fn keeps(&self, _request: &Request, candidate: &Candidate) -> bool {
-        candidate.endpoint.role != Role::Prefill
+    fn narrow(&self, _request: &Request, candidates: &mut Vec<Candidate>, _random: u64) {
+        candidates.retain(|candidate| candidate.endpoint.role != Role::Prefill);
     }
 }

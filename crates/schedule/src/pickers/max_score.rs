@@ -24,4 +24,11 @@ impl Picker for MaxScore {
         let places = scores.iter().enumerate().filter(|(_, score)| is_best(score));
         places.map(|(at, _)| at).nth(wanted)
     }
+
+    fn propensity(&self, scores: &[f32], chosen: usize) -> Option<f32> {
+        let best = scores.iter().copied().max_by(f32::total_cmp)?;
+        let is_best = |score: &f32| score.total_cmp(&best).is_eq();
+        let equals = scores.iter().filter(|score| is_best(score)).count();
+        Some(if is_best(scores.get(chosen)?) { 1.0 / equals as f32 } else { 0.0 })
+    }
 }

@@ -19,4 +19,8 @@ impl Picker for Random {
     fn pick(&self, scores: &[f32], random: u64) -> Option<usize> {
         (!scores.is_empty()).then(|| (random % scores.len() as u64) as usize)
     }
+
+    fn propensity(&self, scores: &[f32], chosen: usize) -> Option<f32> {
+        (chosen < scores.len()).then(|| 1.0 / scores.len() as f32)
+    }
 }

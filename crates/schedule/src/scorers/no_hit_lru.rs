@@ -81,4 +81,8 @@ impl Scorer for NoHitLru {
             used.seen.put(chosen.endpoint.slot, turn);
         }
     }
+
+    fn wants_metrics(&self) -> bool {
+        false
+    }
 }

@@ -18,9 +18,12 @@ struct PrefixCache;
 
 impl Scorer for PrefixCache {
     fn score(&self, request: &Request, candidates: &[Candidate], scores: &mut [f32]) {
-        let blocks = request.blocks.len().max(1) as f32;
         for (score, candidate) in scores.iter_mut().zip(candidates) {
-            *score = (candidate.hit_blocks as f32 / blocks).min(1.0);
+            *score = candidate.hit_ratio(request);
         }
+    }
+
+    fn wants_metrics(&self) -> bool {
+        false
     }
 }

@@ -4,6 +4,7 @@
 
 use types::{NoOptions, Request, read_options};
 
+use super::score_least;
 use crate::candidate::{Candidate, Kind, Scorer};
 
 pub(super) const KIND: Kind<dyn Scorer> = Kind {
@@ -17,17 +18,10 @@ pub(super) const KIND: Kind<dyn Scorer> = Kind {
 #[derive(Debug)]
 struct Queue;
 
-fn waiting(candidate: &Candidate) -> f32 {
-    candidate.snapshot.waiting.unwrap_or(candidate.load.prefilling) as f32
-}
-
 impl Scorer for Queue {
     fn score(&self, _request: &Request, candidates: &[Candidate], scores: &mut [f32]) {
-        let most = candidates.iter().map(waiting).fold(f32::MIN, f32::max);
-        let least = candidates.iter().map(waiting).fold(f32::MAX, f32::min);
-        let span = most - least;
-        for (score, candidate) in scores.iter_mut().zip(candidates) {
-            *score = if span > 0.0 { (most - waiting(candidate)) / span } else { 1.0 };
-        }
+        score_least(candidates, scores, |candidate| {
+            candidate.snapshot.waiting.unwrap_or(candidate.load.prefilling) as f32
+        });
     }
 }

@@ -7,7 +7,15 @@ use proptest::prelude::*;
 use super::*;
 
 fn head(api: Api) -> Head {
-    Head { api, id: "r".into(), slo: Slo::default(), scope: None, subset: None, explain: false }
+    Head {
+        api,
+        id: "r".into(),
+        slo: Slo::default(),
+        scope: None,
+        session: None,
+        subset: None,
+        explain: false,
+    }
 }
 
 fn chat(body: &str) -> Result<Request, BodyError> {
