@@ -1,6 +1,6 @@
 //! Rows of a simulated pool of three classes, a learner taught by them, and decisions to predict for.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use benches::is_short;
 use features::{Column, FeatureRow};
@@ -9,7 +9,7 @@ use predict::{ClassKey, ForModel, Learner, Models, Options, Outcome, Prediction,
 use router::{Recorded, Recorder};
 use schedule::Policy;
 use serde_json::Value;
-use sim::{Bundled, Member, Profile, Scenario, Trace, TraceOptions, simulate};
+use sim::{Bundled, Chooser, Class, Member, Profile, Scenario, Trace, TraceOptions, simulate};
 use types::Slo;
 
 /// Model of every engine.
@@ -53,13 +53,10 @@ pub(crate) fn simulated(count: usize) -> Vec<Recorded> {
             batch: Vec::new(),
             ..Options::default()
         };
+        let classes = vec![Class::only(Slo::default())];
         let scenario = Scenario {
-            router,
-            slo: Slo::default(),
-            scrape_every: Duration::from_millis(50),
-            model: MODEL.to_owned(),
-            events: Vec::new(),
             recorder: Some(Arc::clone(&kept) as Arc<dyn Recorder>),
+            ..Scenario::new(Chooser::Router(router), classes, MODEL)
         };
         simulate("mixed", &fleet(seed), &trace, &scenario).unwrap();
     }
@@ -75,7 +72,7 @@ fn fleet(seed: u64) -> Vec<Member> {
     let member = |(at, gpu): (u64, &&str)| {
         let profile = Profile::named(gpu, MODEL).unwrap();
         let options = sim::Options { seed: seed * 100 + at, ..sim::Options::new(&profile) };
-        Member { name: format!("{}-{at}", gpu.to_lowercase()), profile, options }
+        Member::new(format!("{}-{at}", gpu.to_lowercase()), profile, options)
     };
     (0..).zip(&FLEET).map(member).collect()
 }

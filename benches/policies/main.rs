@@ -3,11 +3,11 @@
 #![expect(clippy::print_stdout, reason = "the result is what this is for")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails should fail loudly")]
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use benches::{Figures, heading, is_short};
 use schedule::Policy;
-use sim::{Bundled, Member, Profile, Scenario, Trace, TraceOptions, simulate};
+use sim::{Bundled, Chooser, Class, Member, Profile, Scenario, Trace, TraceOptions, simulate};
 use types::{Millis, Slo};
 
 /// Accelerators of the fleet, all serving [`MODEL`].
@@ -82,14 +82,8 @@ fn compare(case: &Case, folder: Option<&str>) {
                 let trace = trace(case, folder, seed);
                 let mut router = router::Options { seed, ..router::Options::default() };
                 router.schedule.policy = policy;
-                let scenario = Scenario {
-                    router,
-                    slo,
-                    scrape_every: Duration::from_millis(50),
-                    model: MODEL.to_owned(),
-                    events: Vec::new(),
-                    recorder: None,
-                };
+                let classes = vec![Class::only(slo)];
+                let scenario = Scenario::new(Chooser::Router(router), classes, MODEL);
                 simulate(name, &fleet(seed), &trace, &scenario).unwrap().report
             })
             .collect();
@@ -114,7 +108,7 @@ fn fleet(seed: u64) -> Vec<Member> {
         let profile = Profile::named(gpu, MODEL).unwrap();
         let mut options = sim::Options::new(&profile);
         options.seed = seed * 100 + at as u64;
-        Member { name: format!("{}-{at}", gpu.to_lowercase()), profile, options }
+        Member::new(format!("{}-{at}", gpu.to_lowercase()), profile, options)
     };
     FLEET.iter().enumerate().map(member).collect()
 }

@@ -13,6 +13,10 @@ impl Recorder for FanOut {
             recorder.record(row);
         }
     }
+
+    fn wants_candidates(&self) -> bool {
+        self.0.iter().any(|recorder| recorder.wants_candidates())
+    }
 }
 
 /// Has `router` record to all of `recorders` that there are.

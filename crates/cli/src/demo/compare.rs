@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use predict::{PriorSource, Priors};
 use schedule::Policy;
-use sim::{Member, Report, Scenario, Simulated, Trace, simulate};
+use sim::{Chooser, Class, Member, Report, Scenario, Simulated, Timing, Trace, simulate};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{MODEL, model_error, slo};
@@ -62,13 +62,10 @@ pub(super) async fn run(fleet: Vec<Member>, trace: Trace, seed: u64) -> anyhow::
 
 fn scenario(policy: Policy, seed: u64, priors: Arc<Priors>) -> Scenario {
     let schedule = schedule::Options { policy, ..schedule::Options::default() };
+    let options = router::Options { schedule, seed, priors, ..router::Options::default() };
     Scenario {
-        router: router::Options { schedule, seed, priors, ..router::Options::default() },
-        slo: slo(),
-        scrape_every: SCRAPE_EVERY,
-        model: MODEL.to_owned(),
-        events: Vec::new(),
-        recorder: None,
+        timing: Timing { scrape_every: SCRAPE_EVERY, ..Timing::default() },
+        ..Scenario::new(Chooser::Router(options), vec![Class::only(slo())], MODEL)
     }
 }
 

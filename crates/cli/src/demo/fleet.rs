@@ -26,7 +26,7 @@ pub(super) fn members(seed: u64) -> anyhow::Result<Vec<Member>> {
     let member = |(at, (name, gpu)): (u64, (&str, &str))| {
         let profile = Profile::named(gpu, MODEL)?;
         let options = sim::Options { seed: seed.wrapping_add(at), ..sim::Options::new(&profile) };
-        Ok(Member { name: name.to_owned(), profile, options })
+        Ok(Member::new(name, profile, options))
     };
     (0..).zip(FLEET).map(member).collect()
 }

@@ -11,7 +11,8 @@ use predict::Options;
 use router::{Recorded, Recorder};
 use schedule::Policy;
 use sim::{
-    Arrival, BlockSource, Bundled, Change, Member, Profile, Scenario, Trace, TraceOptions, simulate,
+    Arrival, BlockSource, Bundled, Change, Chooser, Class, Member, Profile, Scenario, Timing,
+    Trace, TraceOptions, simulate,
 };
 use types::Slo;
 
@@ -117,13 +118,13 @@ pub(super) fn simulate_rows(
         batch: Vec::new(),
         ..Options::default()
     };
+    let options = router::Options { schedule, learner, seed, ..router::Options::default() };
+    let slowdown = Change::Slowdown { member: None, factor: SLOWDOWN };
     let scenario = Scenario {
-        router: router::Options { schedule, learner, seed, ..router::Options::default() },
-        slo: Slo::default(),
-        scrape_every: SCRAPE_EVERY,
-        model: MODEL.to_owned(),
-        events: change.map(|at| (at, Change::Slowdown { factor: SLOWDOWN })).into_iter().collect(),
+        timing: Timing { scrape_every: SCRAPE_EVERY, ..Timing::default() },
+        events: change.map(|at| (at, slowdown)).into_iter().collect(),
         recorder: Some(Arc::clone(&kept) as Arc<dyn Recorder>),
+        ..Scenario::new(Chooser::Router(options), vec![Class::only(Slo::default())], MODEL)
     };
     simulate(pool.name(), &fleet(pool, seed)?, &trace, &scenario)?;
     let Rate(from, to) = pool.rate();
@@ -144,7 +145,7 @@ fn fleet(pool: PoolName, seed: u64) -> anyhow::Result<Vec<Member>> {
     let member = |(at, gpu): (u64, &&str)| {
         let profile = Profile::named(gpu, MODEL)?;
         let options = sim::Options { seed: seed.wrapping_add(at), ..sim::Options::new(&profile) };
-        Ok(Member { name: format!("{}-{at}", gpu.to_lowercase()), profile, options })
+        Ok(Member::new(format!("{}-{at}", gpu.to_lowercase()), profile, options))
     };
     (0..).zip(pool.gpus()).map(member).collect()
 }
@@ -158,7 +159,7 @@ fn repeated(mut trace: Trace, count: usize) -> Trace {
         let (lap, first) = (at / whole, &trace.arrivals[at % whole]);
         let blocks = match &first.blocks {
             BlockSource::Unique(number) => BlockSource::Unique(number + (lap * whole) as u64),
-            shared @ BlockSource::Shared(_) => shared.clone(),
+            shared @ (BlockSource::Shared(_) | BlockSource::Parts(_)) => shared.clone(),
         };
         let lap = u32::try_from(lap).unwrap_or(u32::MAX);
         Arrival { at: first.at + turn * lap, blocks, ..first.clone() }

@@ -6,7 +6,10 @@ use parking_lot::Mutex;
 use predict::{Lessons, Options, Step};
 use router::{Recorded, Recorder};
 use schedule::Policy;
-use sim::{Batch, Bundled, Member, Profile, Scenario, Trace, TraceOptions, simulate};
+use sim::{
+    Batch, Bundled, Chooser, Class, Member, Profile, Scenario, Timing, Trace, TraceOptions,
+    simulate,
+};
 use types::Slo;
 
 use super::workload;
@@ -72,16 +75,15 @@ fn rows(profile: &Profile, trace: &Trace, seed: u64) -> anyhow::Result<Lessons> 
         batch: Vec::new(),
         ..Options::default()
     };
+    let chooser =
+        Chooser::Router(router::Options { schedule, learner, seed, ..router::Options::default() });
     let scenario = Scenario {
-        router: router::Options { schedule, learner, seed, ..router::Options::default() },
-        slo: Slo::default(),
-        scrape_every: SCRAPE_EVERY,
-        model: profile.model.clone(),
-        events: Vec::new(),
+        timing: Timing { scrape_every: SCRAPE_EVERY, ..Timing::default() },
         recorder: Some(Arc::clone(&kept) as Arc<dyn Recorder>),
+        ..Scenario::new(chooser, vec![Class::only(Slo::default())], &profile.model)
     };
     let options = sim::Options { seed, ..sim::Options::new(profile) };
-    let member = Member { name: "engine".to_owned(), profile: profile.clone(), options };
+    let member = Member::new("engine", profile.clone(), options);
     simulate("train", &[member], trace, &scenario)?;
     let mut kept = std::mem::take(&mut *kept.0.lock());
     kept.retain(|row| row.end == COMPLETE);

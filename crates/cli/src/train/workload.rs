@@ -89,6 +89,8 @@ fn request(
         prompt_tokens,
         output_tokens,
         blocks: BlockSource::Shared(ids),
+        session: None,
+        class: 0,
     }
 }
 
@@ -120,7 +122,7 @@ mod tests {
         assert!(trace.arrivals.is_sorted_by_key(|arrival| arrival.at));
         let first = |arrival: &Arrival| match &arrival.blocks {
             BlockSource::Shared(ids) => ids.first().copied().unwrap_or(u32::MAX),
-            BlockSource::Unique(_) => u32::MAX,
+            BlockSource::Unique(_) | BlockSource::Parts(_) => u32::MAX,
         };
         let shared = trace.arrivals.iter().filter(|arrival| first(arrival) < 1_000).count();
         assert!((30..200).contains(&shared), "{shared}");

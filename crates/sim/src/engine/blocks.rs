@@ -1,11 +1,10 @@
 //! The KV cache: blocks, the prefix cache over them, and the queue of free ones.
 //!
 //! A free block keeps its content, and stays a hit, until it is handed out again. The queue is a
-//! doubly linked list through the blocks, so every operation is O(1).
+//! doubly linked list through the blocks, so every operation is O(1). Blocks that were never handed
+//! out stand before all others in the queue and take no memory: a large fleet is mostly empty.
 
-use std::collections::hash_map::Entry;
-
-use ahash::AHashMap;
+use super::table::Table;
 
 /// End of the list.
 const NONE: u32 = u32::MAX;
@@ -13,8 +12,9 @@ const NONE: u32 = u32::MAX;
 /// One block.
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    /// Hash of its content and all before it, if it is full and registered.
-    hash: Option<u64>,
+    /// Hash of its content and all before it, if it can be found by it.
+    hash: u64,
+    is_cached: bool,
     /// Sequences that hold it; it is in the free queue exactly when there is none.
     holders: u32,
     previous: u32,
@@ -22,11 +22,13 @@ struct Block {
 }
 
 /// All KV blocks of one engine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Blocks {
+    /// Those that were handed out at least once, by id.
     all: Vec<Block>,
-    by_hash: AHashMap<u64, u32>,
-    /// Free block that is handed out next: the one freed longest ago.
+    total: u32,
+    by_hash: Table,
+    /// Of those that were handed out, the one freed longest ago.
     head: u32,
     tail: u32,
     free: u32,
@@ -36,18 +38,12 @@ pub(super) struct Blocks {
 impl Blocks {
     /// `count` empty, free blocks.
     pub(super) fn new(count: u32) -> Self {
-        let link = |id| Block {
-            hash: None,
-            holders: 0,
-            previous: if id == 0 { NONE } else { id - 1 },
-            next: if id + 1 == count { NONE } else { id + 1 },
-        };
-        let (head, tail) = if count == 0 { (NONE, NONE) } else { (0, count - 1) };
         Self {
-            all: (0..count).map(link).collect(),
-            by_hash: AHashMap::new(),
-            head,
-            tail,
+            all: Vec::new(),
+            total: count,
+            by_hash: Table::new(),
+            head: NONE,
+            tail: NONE,
             free: count,
             releases: 0,
         }
@@ -55,7 +51,7 @@ impl Blocks {
 
     /// How many there are.
     pub(super) fn total(&self) -> u32 {
-        self.all.len() as u32
+        self.total
     }
 
     /// How many nobody holds.
@@ -70,7 +66,7 @@ impl Blocks {
 
     /// The block with this content, if there is one.
     pub(super) fn lookup(&self, hash: u64) -> Option<u32> {
-        self.by_hash.get(&hash).copied()
+        self.by_hash.get(hash, |id| self.all[id as usize].hash == hash)
     }
 
     /// Whether nobody holds block `id`.
@@ -86,16 +82,54 @@ impl Blocks {
         self.all[id as usize].holders += 1;
     }
 
-    /// Hands out the block freed longest ago, without its content; `None` if none is free.
-    pub(super) fn allocate(&mut self) -> Option<u32> {
-        let id = (self.head != NONE).then_some(self.head)?;
-        self.unlink(id);
-        let block = &mut self.all[id as usize];
-        block.holders = 1;
-        if let Some(hash) = block.hash.take() {
-            self.by_hash.remove(&hash);
+    /// Hands out up to `count` blocks, those freed longest ago first, without their content; appends them
+    /// to `into`.
+    pub(super) fn allocate(&mut self, count: u32, into: &mut Vec<u32>) {
+        let fresh = self.all.len() as u32..self.total.min(self.all.len() as u32 + count);
+        self.free -= fresh.len() as u32;
+        let used = count - fresh.len() as u32;
+        for id in fresh {
+            self.all.push(Block {
+                hash: 0,
+                is_cached: false,
+                holders: 1,
+                previous: NONE,
+                next: NONE,
+            });
+            into.push(id);
         }
-        Some(id)
+        if used > 0 {
+            self.take_oldest(used, into);
+        }
+    }
+
+    /// The same of blocks that were handed out before.
+    fn take_oldest(&mut self, count: u32, into: &mut Vec<u32>) {
+        let first = into.len();
+        for _ in 0..count.min(self.free) {
+            into.push(self.head);
+            self.head = self.all[self.head as usize].next;
+        }
+        match self.all.get_mut(self.head as usize) {
+            Some(block) => block.previous = NONE,
+            None => self.tail = NONE,
+        }
+        let taken = &into[first..];
+        self.free -= taken.len() as u32;
+        let cached = taken.iter().map(|id| &self.all[*id as usize]).filter(|b| b.is_cached);
+        self.by_hash.warm(cached.map(|block| block.hash));
+        for id in taken {
+            let block = &mut self.all[*id as usize];
+            block.holders = 1;
+            if std::mem::take(&mut block.is_cached) {
+                self.by_hash.remove(block.hash, *id);
+            }
+        }
+    }
+
+    /// Prepares for looking up or registering `hashes`.
+    pub(super) fn warm(&self, hashes: impl Iterator<Item = u64>) {
+        self.by_hash.warm(hashes);
     }
 
     /// One holder of block `id` less; the last one puts it at the end of the free queue.
@@ -120,13 +154,13 @@ impl Blocks {
     /// Makes the content of block `id` findable. Of two blocks with equal content the first stays.
     /// Whether it was new.
     pub(super) fn register(&mut self, id: u32, hash: u64) -> bool {
-        let block = &mut self.all[id as usize];
-        if block.hash.is_some() {
+        if self.all[id as usize].is_cached || self.lookup(hash).is_some() {
             return false;
         }
-        let Entry::Vacant(entry) = self.by_hash.entry(hash) else { return false };
-        entry.insert(id);
-        block.hash = Some(hash);
+        self.by_hash.insert(hash, id);
+        let block = &mut self.all[id as usize];
+        block.hash = hash;
+        block.is_cached = true;
         true
     }
 
@@ -183,7 +217,9 @@ mod tests {
                 match action {
                     0 => {
                         let id = naive.queue.pop_front();
-                        prop_assert_eq!(blocks.allocate(), id);
+                        let mut given = Vec::new();
+                        blocks.allocate(1, &mut given);
+                        prop_assert_eq!(given.pop(), id);
                         let Some(id) = id else { continue };
                         naive.content.remove(&id);
                         if naive.lookup(hash).is_none() {

@@ -7,14 +7,18 @@
 //! events.
 
 mod blocks;
+mod outline;
 mod scheduler;
 mod sequence;
+mod table;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use rand::{RngExt as _, SeedableRng as _, rngs::SmallRng};
 use rand_distr::StandardNormal;
 use types::Time;
+
+pub(crate) use self::outline::{Outlined, Stage};
 
 use self::{
     blocks::Blocks,
@@ -75,8 +79,8 @@ pub struct Submit {
     pub id: u64,
     /// Prompt length; zero counts as one.
     pub prompt_tokens: u32,
-    /// Chain hash of each full block of [`BLOCK_TOKENS`] prompt tokens. Blocks without one are
-    /// never shared.
+    /// Chain hash of each full block of [`BLOCK_TOKENS`] tokens: of the prompt, and as far as the
+    /// caller knows it of the answer. Blocks without one are never shared.
     pub blocks: Arc<[u64]>,
     /// Tokens it emits before it finishes; zero counts as one.
     pub output_tokens: u32,
@@ -158,6 +162,8 @@ pub struct Counts {
     pub preemptions: u64,
     /// Steps.
     pub steps: u64,
+    /// Time that they took, in all.
+    pub busy: Duration,
     /// Requests that emitted all their tokens.
     pub finished: u64,
     /// Requests that were aborted.
@@ -165,7 +171,7 @@ pub struct Counts {
 }
 
 /// One simulated engine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Engine {
     profile: Profile,
     options: Options,
@@ -277,6 +283,7 @@ impl Engine {
             match self.step {
                 Some((start, end)) if end <= now => {
                     self.step = None;
+                    self.counts.busy += end.since(start);
                     self.finish_step(end, events);
                     self.start_step(end, start, events);
                 }
@@ -297,6 +304,25 @@ impl Engine {
         self.options.slowdown = factor;
     }
 
+    /// It dies and starts anew: all requests and the cache are gone. What it has counted stays, and
+    /// so does its speed.
+    pub fn restart(&mut self, now: Time) {
+        self.counts.aborted += self.sequences.len() as u64;
+        self.blocks = Blocks::new(self.blocks.total());
+        self.sequences = Slab::default();
+        self.incoming.clear();
+        self.waiting.clear();
+        self.running.clear();
+        self.step = None;
+        self.misfit = None;
+        self.now = self.now.max(now);
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
     /// State and counters, as of the last call.
     pub fn gauges(&self) -> Gauges {
         let total = self.blocks.total();
@@ -313,7 +339,7 @@ impl Engine {
     fn step_time(&mut self, batch: &Batch) -> Duration {
         let normal: f64 = self.rng.sample(StandardNormal);
         let outlier = if self.rng.random_bool(OUTLIER.0) { OUTLIER.1 } else { 1.0 };
-        let noise = (JITTER_SD * normal).exp() * outlier;
+        let noise = exp(JITTER_SD * normal) * outlier;
         let ms = self.profile.step_ms(batch) * noise * self.options.slowdown;
         Duration::from_nanos((ms * 1e6).max(1.0) as u64)
     }
@@ -328,6 +354,14 @@ impl Engine {
         sequence.computed = 0;
         sequence.scheduled = 0;
     }
+}
+
+/// The exponential of a small number, by its series: the same bits on every machine, which a platform's
+/// own function does not promise.
+fn exp(x: f64) -> f64 {
+    const FACTORIALS: [f64; 11] =
+        [3_628_800.0, 362_880.0, 40_320.0, 5_040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0];
+    FACTORIALS.map(f64::recip).into_iter().fold(0.0, |sum, factor| sum * x + factor)
 }
 
 #[cfg(test)]

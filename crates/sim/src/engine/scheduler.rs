@@ -8,6 +8,9 @@ use super::{
 };
 use crate::profile::{BLOCK_TOKENS, Batch};
 
+/// Blocks that are looked up together.
+const AHEAD: u32 = 16;
+
 impl Batch {
     /// Adds `tokens` of `sequence` to the step.
     fn add(&mut self, sequence: &Sequence, tokens: u32) {
@@ -128,7 +131,12 @@ impl Engine {
         }
         let sequence = &mut self.sequences[slot];
         let mut free_hits = 0;
-        for index in 0..(sequence.tokens() - 1) / BLOCK_TOKENS {
+        let full = (sequence.tokens() - 1) / BLOCK_TOKENS;
+        for index in 0..full {
+            if index.is_multiple_of(AHEAD) {
+                let next = index..full.min(index + AHEAD);
+                self.blocks.warm(next.map(|index| sequence.hash(index)));
+            }
             let Some(id) = self.blocks.lookup(sequence.hash(index)) else { break };
             sequence.table.push(id);
             free_hits += u32::from(self.blocks.is_free(id));
@@ -148,10 +156,10 @@ impl Engine {
     /// Puts `tokens` of a sequence into the step, with the blocks they need.
     fn schedule(&mut self, slot: u32, tokens: u32, batch: &mut Batch) {
         let sequence = &mut self.sequences[slot];
-        for _ in 0..missing_blocks(sequence, sequence.computed + tokens) {
-            let block = self.blocks.allocate();
-            debug_assert!(block.is_some(), "blocks are counted before they are allocated");
-            sequence.table.extend(block);
+        let missing = missing_blocks(sequence, sequence.computed + tokens);
+        debug_assert!(missing <= self.blocks.free(), "blocks are counted before");
+        if missing > 0 {
+            self.blocks.allocate(missing, &mut sequence.table);
         }
         sequence.scheduled = tokens;
         batch.add(sequence, tokens);
@@ -181,7 +189,11 @@ impl Engine {
         let sequence = &mut self.sequences[slot];
         let first = sequence.computed / BLOCK_TOKENS;
         sequence.computed += sequence.scheduled;
-        for index in first..sequence.computed / BLOCK_TOKENS {
+        let full = first..sequence.computed / BLOCK_TOKENS;
+        if full.len() > 1 {
+            self.blocks.warm(full.clone().map(|index| sequence.hash(index)));
+        }
+        for index in full {
             let id = sequence.table[index as usize];
             let is_new = self.blocks.register(id, sequence.hash(index));
             self.registrations += u64::from(is_new && sequence.is_shareable(index));

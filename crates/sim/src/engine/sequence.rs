@@ -6,13 +6,12 @@ use ahash::AHashMap;
 use types::Time;
 
 use super::Submit;
-use crate::profile::BLOCK_TOKENS;
 
 /// Mixes ids into the hashes of blocks that no prompt hash covers (64-bit golden ratio).
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// One request on its way through the engine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sequence {
     pub(super) id: u64,
     pub(super) prompt: u32,
@@ -67,26 +66,23 @@ impl Sequence {
         self.prompt + self.generated
     }
 
-    /// Prompt hash of full block `index`; a derived one where the caller gave none, or where the
-    /// block holds generated tokens.
+    /// Hash of full block `index`; a derived one where the caller gave none.
     pub(super) fn hash(&self, index: u32) -> u64 {
-        let full = (self.prompt / BLOCK_TOKENS) as usize;
-        let given = &self.hashes[..self.hashes.len().min(full)];
-        given.get(index as usize).copied().unwrap_or_else(|| {
-            let base = given.last().copied().unwrap_or_default();
+        self.hashes.get(index as usize).copied().unwrap_or_else(|| {
+            let base = self.hashes.last().copied().unwrap_or_default();
             (base ^ self.id.wrapping_mul(MIX)).rotate_left(17).wrapping_add(u64::from(index) + 1)
                 ^ MIX
         })
     }
 
-    /// Whether block `index` carries a hash of the prompt, which other requests may share.
+    /// Whether block `index` carries a hash that the caller gave, which other requests may share.
     pub(super) fn is_shareable(&self, index: u32) -> bool {
-        index < self.prompt / BLOCK_TOKENS && (index as usize) < self.hashes.len()
+        (index as usize) < self.hashes.len()
     }
 }
 
 /// Sequences by slot, with a way from id to slot. Slots are reused, and so are block tables.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Slab {
     slots: Vec<Sequence>,
     unused: Vec<u32>,
@@ -94,6 +90,11 @@ pub(super) struct Slab {
 }
 
 impl Slab {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(super) fn slot_of(&self, id: u64) -> Option<u32> {
         self.by_id.get(&id).copied()
     }

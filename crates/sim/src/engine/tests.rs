@@ -116,6 +116,43 @@ fn a_repeated_prompt_is_cached_but_for_its_last_block() {
 }
 
 #[test]
+fn a_next_turn_finds_the_answer_before_it_cached() {
+    let mut engine = engine("H100", |_| {});
+    // The hashes of the first cover its answer, too.
+    let blocks = request(0, 7, 1024 + 160, 1).blocks;
+    let first = Submit { blocks, ..request(1, 7, 1024, 160) };
+    let events = serve(&mut engine, &[(first, 0.0), (request(2, 7, 2048, 2), 3.0)]);
+    // Its last token was never computed, so its last block is not full.
+    assert_eq!(end(&events, 2).1, 1024 + 144);
+}
+
+#[test]
+fn a_restarted_engine_has_neither_requests_nor_a_cache_and_counts_on() {
+    let mut engine = engine("H100", |_| {});
+    let load = [(request(1, 7, 1024, 2), 0.0), (request(2, 8, 1024, 500), 1.0)];
+    for (submit, at) in load {
+        let at = Time::from_secs_f64(at);
+        engine.advance(at, &mut Vec::new());
+        engine.submit(submit, at).unwrap();
+    }
+    let now = Time::from_secs_f64(1.5);
+    engine.advance(now, &mut Vec::new());
+    let before = *engine.counts();
+    engine.restart(now);
+    assert_eq!((engine.next_event(), engine.gauges().kv_utilization), (None, 0.0));
+    assert_eq!(*engine.counts(), Counts { aborted: 1, ..before });
+    let events = serve(&mut engine, &[(request(3, 7, 1024, 2), 2.0)]);
+    assert_eq!(end(&events, 3).1, 0);
+}
+
+#[test]
+fn the_series_of_the_exponential_is_good_to_fifteen_digits_where_noise_lies() {
+    for x in (-40..=40).map(|step| f64::from(step) * 5e-3) {
+        assert!((exp(x) / x.exp() - 1.0).abs() < 1e-15, "{x}");
+    }
+}
+
+#[test]
 fn the_end_of_an_old_prompt_is_evicted_before_its_front() {
     let mut engine = engine("H100", |o| o.kv_blocks = Some(100));
     let load = [

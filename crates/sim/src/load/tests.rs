@@ -66,6 +66,8 @@ fn trace(count: u64) -> Trace {
         prompt_tokens: 20,
         output_tokens: 2,
         blocks: BlockSource::Unique(index),
+        session: None,
+        class: 0,
     };
     Trace { name: "t".to_owned(), arrivals: (0..count).map(arrival).collect(), clamped: 0 }
 }

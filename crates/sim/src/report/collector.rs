@@ -99,16 +99,24 @@ impl Latencies {
         }
     }
 
+    /// Adds all that `other` has.
+    pub fn merge(&mut self, other: &Self) {
+        if let (Some(histogram), Some(other)) = (&mut self.histogram, &other.histogram) {
+            // Equal bounds always fit.
+            let _ = histogram.add(other);
+        }
+    }
+
+    /// What a `share` of them, 0..=1, does not exceed, in milliseconds to three digits; `None` without any.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let histogram = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())?;
+        let value = histogram.value_at_quantile(share);
+        Some(histogram.median_equivalent(value) as f64 / 1e3)
+    }
+
     /// Its quantiles, to three digits.
     pub fn quantiles(&self) -> Quantiles {
-        let Some(histogram) = self.histogram.as_ref().filter(|histogram| !histogram.is_empty())
-        else {
-            return Quantiles::default();
-        };
-        let at = |quantile| {
-            let value = histogram.value_at_quantile(quantile);
-            Some(histogram.median_equivalent(value) as f64 / 1e3)
-        };
+        let at = |share| self.quantile(share);
         Quantiles { p50: at(0.5), p90: at(0.9), p99: at(0.99) }
     }
 }
@@ -150,6 +158,11 @@ impl Collector {
     ///
     /// Returns whether it met the objective.
     pub fn record(&mut self, result: &RequestResult, gaps_ms: &[f32]) -> bool {
+        self.record_for(result, gaps_ms, self.slo)
+    }
+
+    /// As [`Self::record`], judged by an objective of its own.
+    pub fn record_for(&mut self, result: &RequestResult, gaps_ms: &[f32], slo: Slo) -> bool {
         self.requests += 1;
         self.output_tokens += u64::from(result.output_tokens);
         let e2e = Duration::try_from_secs_f32(result.e2e_ms / 1e3).unwrap_or_default();
@@ -171,7 +184,7 @@ impl Collector {
             self.itl.record(itl_ms, u64::from(result.output_tokens.saturating_sub(1)));
         }
         self.e2e.record(result.e2e_ms, 1);
-        let met = result.met(self.slo);
+        let met = result.met(slo);
         self.met += u64::from(met);
         met
     }

@@ -33,6 +33,8 @@ pub(super) fn read(file: &str, lines: impl BufRead) -> Result<Vec<Arrival>, Trac
         prompt_tokens: prompt_tokens.max(1),
         output_tokens: output_tokens.max(1),
         blocks: BlockSource::Unique(index),
+        session: None,
+        class: 0,
     };
     Ok((0..).zip(stamped).map(arrival).collect())
 }

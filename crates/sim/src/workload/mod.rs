@@ -1,13 +1,30 @@
-//! Recorded workloads: when requests arrive, how long they are, and which prompt blocks they share.
+//! Workloads, recorded and generated: when requests arrive, how long they are, and what they share.
 
+mod arrivals;
 mod azure;
+mod conversations;
+mod draw;
+mod generate;
+mod length;
 mod mooncake;
+mod options;
 mod prompt;
+mod recorded;
+mod replay;
+mod rollout;
+mod servegen;
+mod sessions;
 mod source;
 
 use std::{fs::File, io::Read, path::Path, sync::Arc, time::Duration};
 
+pub use arrivals::Arrivals;
+pub use generate::{Generate, Like};
+pub use length::{Law, Length};
+pub use options::{Make, Workload};
 pub use prompt::{engine_blocks, prompt_text, router_blocks};
+pub use replay::Replay;
+pub use servegen::Servegen;
 pub use source::{Bundled, TraceError};
 use source::{Format, open_lines};
 
@@ -25,6 +42,10 @@ pub struct Arrival {
     pub output_tokens: u32,
     /// What the prompt is made of.
     pub blocks: BlockSource,
+    /// The conversation it belongs to, if any.
+    pub session: Option<u32>,
+    /// Which class of callers sent it, counted as the scenario lists them.
+    pub class: u16,
 }
 
 /// Which content a prompt shares with others.
@@ -35,6 +56,19 @@ pub enum BlockSource {
     Shared(Arc<[u32]>),
     /// Shares nothing: this number occurs once in its trace.
     Unique(u64),
+    /// The text is these pieces in a row. They may go on past the prompt: what follows is the answer,
+    /// which engines cache too, and then what later turns of the conversation add, so that one list
+    /// serves all of them.
+    Parts(Arc<[Part]>),
+}
+
+/// A piece of text: equal `content` means equal text, as far as the shorter one goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Part {
+    /// Names the text.
+    pub content: u64,
+    /// Its length in tokens.
+    pub tokens: u32,
 }
 
 /// A recorded workload, in order of arrival.
@@ -68,8 +102,9 @@ impl Trace {
     }
 
     /// Reads a Mooncake trace (JSON lines with `timestamp`, `input_length`, `output_length` and
-    /// `hash_ids`) or an Azure one (CSV with `TIMESTAMP`, `ContextTokens` and `GeneratedTokens`),
-    /// gzipped or not: the content tells which. `file` is its name in errors.
+    /// `hash_ids`), an Azure one (CSV with `TIMESTAMP`, `ContextTokens` and `GeneratedTokens`), a
+    /// workload of `AIBrix` (JSON lines with `timestamp` and `requests`) or rows that were recorded by
+    /// this program, gzipped or not: the content tells which. `file` is its name in errors.
     ///
     /// A length of zero tokens counts as one. Rows out of order are sorted.
     pub fn read(file: &str, reader: impl Read, options: &TraceOptions) -> Result<Self, TraceError> {
@@ -77,6 +112,8 @@ impl Trace {
         let mut arrivals = match format {
             Format::Mooncake => mooncake::read(file, lines, options.seed)?,
             Format::Azure => azure::read(file, lines)?,
+            Format::Sessions => sessions::read(file, lines)?,
+            Format::Recorded => recorded::read(file, lines)?,
         };
         if arrivals.is_empty() {
             return Err(TraceError::Empty { file: file.to_owned() });
@@ -139,11 +176,26 @@ impl Arrival {
             return None;
         }
         self.prompt_tokens = limit;
-        if let BlockSource::Shared(ids) = &mut self.blocks {
-            *ids = ids[..limit.div_ceil(TRACE_BLOCK_TOKENS) as usize].into();
+        match &mut self.blocks {
+            BlockSource::Shared(ids) => {
+                *ids = ids[..limit.div_ceil(TRACE_BLOCK_TOKENS) as usize].into();
+            }
+            BlockSource::Parts(parts) => *parts = first_tokens(parts, limit),
+            BlockSource::Unique(_) => {}
         }
         Some(())
     }
+}
+
+/// The pieces of the first `limit` tokens.
+fn first_tokens(parts: &[Part], limit: u32) -> Arc<[Part]> {
+    let mut left = limit;
+    let cut = |part: &Part| {
+        let tokens = part.tokens.min(left);
+        left -= tokens;
+        (tokens > 0).then_some(Part { tokens, ..*part })
+    };
+    parts.iter().map_while(cut).collect()
 }
 
 #[cfg(test)]
@@ -214,6 +266,22 @@ mod tests {
             let BlockSource::Shared(ids) = &arrival.blocks else { panic!("no ids") };
             assert_eq!(ids.len() as u32, arrival.prompt_tokens.div_ceil(512));
         }
+    }
+
+    #[test]
+    fn a_cut_prompt_of_pieces_keeps_its_first_ones() {
+        let part = |content, tokens| Part { content, tokens };
+        let mut arrival = Arrival {
+            at: Duration::ZERO,
+            prompt_tokens: 300,
+            output_tokens: 1,
+            blocks: BlockSource::Parts([part(1, 100), part(2, 100), part(3, 100)].into()),
+            session: None,
+            class: 0,
+        };
+        arrival.clamp(150).unwrap();
+        assert_eq!(arrival.prompt_tokens, 150);
+        assert_eq!(arrival.blocks, BlockSource::Parts([part(1, 100), part(2, 50)].into()));
     }
 
     #[test]

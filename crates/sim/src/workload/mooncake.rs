@@ -81,7 +81,9 @@ fn read_row(place: Place<'_>, text: &str) -> Result<(f64, Arrival), TraceError> 
     ids.truncate(needed);
     let blocks = BlockSource::Shared(Arc::from(ids));
     let output_tokens = output_tokens.max(1);
-    Ok((at_ms, Arrival { at: Duration::ZERO, prompt_tokens, output_tokens, blocks }))
+    let at = Duration::ZERO;
+    let (session, class) = (None, 0);
+    Ok((at_ms, Arrival { at, prompt_tokens, output_tokens, blocks, session, class }))
 }
 
 /// Gives every arrival its time: uniform over the group that its timestamp stands for.

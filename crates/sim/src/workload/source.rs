@@ -4,6 +4,8 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::{recorded, sessions};
+
 /// First bytes of every gzip stream.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
@@ -58,6 +60,12 @@ pub enum TraceError {
     Format {
         /// The trace.
         file: String,
+    },
+    /// The description of a workload makes no sense.
+    #[error("workload.{what}")]
+    Workload {
+        /// The key, a colon and what is wrong with it.
+        what: String,
     },
     /// There are no requests.
     #[error("{file}: no requests")]
@@ -114,28 +122,53 @@ impl Bundled {
 pub(super) enum Format {
     Mooncake,
     Azure,
+    Sessions,
+    Recorded,
 }
 
-/// Unpacks what is packed and looks at the first byte: JSON lines start with a brace.
+/// Bytes at the start of a file that tell its format.
+const HEAD: u64 = 1_024;
+
+/// Unpacks what is packed and looks at the start: JSON lines begin with a brace, and their first keys
+/// tell of which format they are.
 pub(super) fn open_lines<'a>(
     file: &str,
-    mut reader: impl Read + 'a,
+    reader: impl Read + 'a,
 ) -> Result<(Box<dyn BufRead + 'a>, Format), TraceError> {
-    let stopped = |source| TraceError::Read { file: file.to_owned(), line: 1, source };
-    // Two bytes are read by hand because one fill of a buffer may bring a single byte.
-    let mut head = Vec::with_capacity(GZIP_MAGIC.len());
-    reader.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut head).map_err(stopped)?;
-    let packed = head == GZIP_MAGIC;
-    let whole = BufReader::new(Cursor::new(head).chain(reader));
-    let mut lines: Box<dyn BufRead + 'a> =
-        if packed { Box::new(BufReader::new(MultiGzDecoder::new(whole))) } else { Box::new(whole) };
-    let format = match lines.fill_buf().map_err(stopped)?.first() {
+    let mut lines = unpacked(file, reader)?;
+    let mut head = Vec::new();
+    lines.by_ref().take(HEAD).read_to_end(&mut head).map_err(|source| stopped(file, source))?;
+    let text = String::from_utf8_lossy(&head);
+    let format = match text.bytes().next() {
         None => return Err(TraceError::Empty { file: file.to_owned() }),
+        Some(b'{') if recorded::fits(&text) => Format::Recorded,
+        Some(b'{') if sessions::fits(&text) => Format::Sessions,
         Some(b'{') => Format::Mooncake,
         // Its reader refuses a header without the columns.
         Some(_) => Format::Azure,
     };
-    Ok((lines, format))
+    Ok((Box::new(Cursor::new(head).chain(lines)), format))
+}
+
+/// The lines of a file, gzipped or not.
+pub(super) fn unpacked<'a>(
+    file: &str,
+    mut reader: impl Read + 'a,
+) -> Result<Box<dyn BufRead + 'a>, TraceError> {
+    // Two bytes are read by hand because one fill of a buffer may bring a single byte.
+    let mut head = Vec::with_capacity(GZIP_MAGIC.len());
+    reader
+        .by_ref()
+        .take(GZIP_MAGIC.len() as u64)
+        .read_to_end(&mut head)
+        .map_err(|source| stopped(file, source))?;
+    let packed = head == GZIP_MAGIC;
+    let whole = BufReader::new(Cursor::new(head).chain(reader));
+    Ok(if packed { Box::new(BufReader::new(MultiGzDecoder::new(whole))) } else { Box::new(whole) })
+}
+
+fn stopped(file: &str, source: io::Error) -> TraceError {
+    TraceError::Read { file: file.to_owned(), line: 1, source }
 }
 
 /// Hands every line to `take`, with its number from 1; lines of white space are passed over.
