@@ -1,16 +1,17 @@
 //! The configuration file, `slackline.yaml`: the options of the rooms, each under its own key.
 
 use std::{
-    fs, io,
+    fs,
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
 use predict::PriorSource;
 use router::Router;
 use serde::Deserialize;
-use serde_saphyr::{DuplicateKeyPolicy, Location, Spanned};
+
+use crate::yaml::{self, ConfigError, Places};
 
 /// What the configuration says, checked. [`Config::default`] is an empty file.
 #[derive(Clone, Debug)]
@@ -42,41 +43,15 @@ impl Default for Config {
     }
 }
 
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The file could not be read.
-    #[error("configuration `{}` is not readable", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Something in it is wrong.
-    #[error("{file}:{line}:{column}: {reason}")]
-    At {
-        /// The file, as it was named to us.
-        file: String,
-        /// Line, from 1.
-        line: u64,
-        /// Column, from 1.
-        column: u64,
-        /// What is wrong, with the path of the key.
-        reason: String,
-    },
-}
-
-/// The file as written. Sections whose content is checked beyond their shape know where they stand.
+/// The file as written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Document {
     listen: Option<SocketAddr>,
     endpoints: Option<discovery::Options>,
     scrape: Option<datalayer::Options>,
-    schedule: Option<Spanned<schedule::Options>>,
-    learner: Option<Spanned<predict::Options>>,
+    schedule: Option<schedule::Options>,
+    learner: Option<predict::Options>,
     seed: Option<u64>,
     gateway: Option<gateway::Options>,
     epp: Option<epp::Options>,
@@ -104,17 +79,15 @@ impl Config {
 
     /// Reads and checks `text`; `file` is its name in errors.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
-        let document = read(text, file)?;
-        let schedule_at = document.schedule.as_ref().map(|section| section.referenced);
-        let learner_at = document.learner.as_ref().map(|section| section.referenced);
+        let document = yaml::read::<Document>(text, file)?.unwrap_or_default();
         let fallback = Self::default();
         let config = Self {
             listen: document.listen.unwrap_or(fallback.listen),
             endpoints: document.endpoints.unwrap_or(fallback.endpoints),
             scrape: document.scrape.unwrap_or(fallback.scrape),
             router: router::Options {
-                schedule: document.schedule.map(|section| section.value).unwrap_or_default(),
-                learner: document.learner.map(|section| section.value).unwrap_or_default(),
+                schedule: document.schedule.unwrap_or_default(),
+                learner: document.learner.unwrap_or_default(),
                 seed: document.seed.unwrap_or_default(),
                 ..router::Options::default()
             },
@@ -123,57 +96,15 @@ impl Config {
         };
         // Names of plugins and their options are known to a router only, so one is made to see.
         if let Err(error) = Router::new(config.router.clone(), Arc::default()) {
-            let (key, at) = match error {
-                router::Error::Learner(_) => ("learner", learner_at),
-                _ => ("schedule", schedule_at),
+            let key = match error {
+                router::Error::Learner(_) => "learner",
+                _ => "schedule",
             };
-            return Err(at_location(file, at, &format!("{key}: {error}")));
+            let at = Places::of(text, file)?.find(key);
+            return Err(yaml::at_location(file, at, &format!("{key}: {error}")));
         }
         Ok(config)
     }
-}
-
-fn read(text: &str, file: &str) -> Result<Document, ConfigError> {
-    let options = serde_saphyr::options! {
-        strict_booleans: true,
-        duplicate_keys: DuplicateKeyPolicy::Error,
-        with_snippet: false,
-    };
-    let mut key = String::new();
-    let document =
-        serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-            serde_path_to_error::deserialize::<_, Option<Document>>(deserializer).map_err(|error| {
-                key = error.path().to_string();
-                error.into_inner()
-            })
-        });
-    document.map(Option::unwrap_or_default).map_err(|error| {
-        let at = error.location();
-        let text = error.to_string();
-        let suffix = at.map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-        let reason = suffix.and_then(|suffix| text.strip_suffix(&*suffix)).unwrap_or(&text);
-        // The parser's hint is for programmers.
-        let reason = reason.split_once(", set DuplicateKeyPolicy").map_or(reason, |(what, _)| what);
-        // Sections that know where they stand are wrapped, and the wrapper is no key.
-        let key = ["schedule", "learner"].into_iter().fold(key, |key, section| {
-            match key.strip_prefix(section).and_then(|rest| rest.strip_prefix(".value")) {
-                Some(rest) => format!("{section}{rest}"),
-                None => key,
-            }
-        });
-        let reason = match key.as_str() {
-            "" | "." | "?" => reason.to_owned(),
-            key if reason.contains(&format!("`{key}`")) => reason.to_owned(),
-            key => format!("{key}: {reason}"),
-        };
-        at_location(file, at, &reason)
-    })
-}
-
-fn at_location(file: &str, at: Option<Location>, reason: &str) -> ConfigError {
-    // A location that the parser does not know is line 0.
-    let (line, column) = at.map_or((1, 1), |at| (at.line().max(1), at.column().max(1)));
-    ConfigError::At { file: file.to_owned(), line, column, reason: reason.to_owned() }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod args;
 mod backend;
+mod check;
 mod config;
 mod demo;
 mod engine;
@@ -19,8 +20,10 @@ mod record;
 mod rows;
 mod serve;
 mod signals;
+mod simulate;
 mod status;
 mod train;
+mod yaml;
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -32,7 +35,8 @@ use clap::{Parser, Subcommand};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-pub use config::{Config, ConfigError};
+pub use config::Config;
+pub use yaml::ConfigError;
 
 /// Variable that says what is logged, in the syntax of `tracing-subscriber`'s `EnvFilter`.
 const LOG_VARIABLE: &str = "SLACKLINE_LOG";
@@ -58,6 +62,8 @@ enum Command {
     Epp(epp::Args),
     Engine(engine::Args),
     Load(load::Args),
+    Simulate(simulate::Args),
+    Check(check::Args),
     Evaluate(evaluate::Args),
     Train(train::Args),
 }
@@ -110,6 +116,8 @@ async fn start(command: Command, stop: CancellationToken) -> anyhow::Result<()> 
         Command::Epp(args) => Box::pin(epp::run(args, stop)).await,
         Command::Engine(args) => Box::pin(engine::run(args, stop)).await,
         Command::Load(args) => Box::pin(load::run(args, stop)).await,
+        Command::Check(args) => check::run(&args),
+        Command::Simulate(args) => Box::pin(simulate::run(args, stop)).await,
         Command::Evaluate(args) => Box::pin(evaluate::run(args, stop)).await,
         Command::Train(args) => Box::pin(train::run(args, stop)).await,
     }

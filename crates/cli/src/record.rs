@@ -22,7 +22,7 @@ use router::{Recorded, Recorder, Router};
 use tracing::{info, warn};
 use types::{Clock, Time};
 
-use crate::rows;
+use crate::rows::{self, Sessions};
 
 /// Rows that may wait for the thread.
 const WAITING_ROWS: usize = 8_192;
@@ -40,6 +40,10 @@ pub(crate) struct RecordFlags {
     /// `slackline evaluate`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Record with each row the endpoints that it might have gone to, with their features and
+    /// predictions, for `slackline simulate replay`: about half a kilobyte an endpoint, 64 a row at most
+    #[arg(long, requires = "record")]
+    record_candidates: bool,
 }
 
 impl RecordFlags {
@@ -50,7 +54,7 @@ impl RecordFlags {
         clock: &dyn Clock,
     ) -> anyhow::Result<Option<Recording>> {
         let Some(path) = self.record else { return Ok(None) };
-        Recording::start(&path, router, clock).map(Some)
+        Recording::start(&path, router, clock, self.record_candidates).map(Some)
     }
 }
 
@@ -99,25 +103,37 @@ impl Counts {
 /// Hands rows to the thread.
 #[derive(Debug)]
 struct Sender {
-    sender: SyncSender<Message>,
+    queue: SyncSender<Message>,
     dropped: IntCounter,
+    with_candidates: bool,
 }
 
 impl Recorder for Sender {
     fn record(&self, row: &Recorded) {
-        if self.sender.try_send(Message::Row(Box::new(row.clone()))).is_err() {
+        if self.queue.try_send(Message::Row(Box::new(row.clone()))).is_err() {
             self.dropped.inc();
         }
+    }
+
+    fn wants_candidates(&self) -> bool {
+        self.with_candidates
     }
 }
 
 impl Recording {
-    fn start(path: &Path, router: &Router, clock: &dyn Clock) -> anyhow::Result<Self> {
+    fn start(
+        path: &Path,
+        router: &Router,
+        clock: &dyn Clock,
+        with_candidates: bool,
+    ) -> anyhow::Result<Self> {
         let file = open(path)?;
         let counts = Counts::register(router.registry())?;
         let (sender, receiver) = sync_channel(WAITING_ROWS);
+        let start_ms = start_ms(clock);
         let writer = Writer {
-            start_ms: start_ms(clock),
+            start_ms,
+            sessions: Sessions::starting_from(start_ms.max(0.0) as u64),
             counts: counts.clone(),
             path: path.to_owned(),
             sound: file.metadata()?.len(),
@@ -131,7 +147,7 @@ impl Recording {
             .spawn(move || writer.run(&receiver))
             .context("cannot start the thread that records")?;
         let dropped = counts.dropped.clone();
-        let recorder = Arc::new(Sender { sender: sender.clone(), dropped });
+        let recorder = Arc::new(Sender { queue: sender.clone(), dropped, with_candidates });
         Ok(Self { sender, recorder, thread, counts, path: path.to_owned() })
     }
 
@@ -209,6 +225,7 @@ struct Writer {
     path: PathBuf,
     /// Unix time at which the router's clock started.
     start_ms: f64,
+    sessions: Sessions,
     counts: Counts,
     buffer: Vec<u8>,
     /// Rows in the buffer.
@@ -224,7 +241,12 @@ impl Writer {
         loop {
             match receiver.recv_timeout(QUIET) {
                 Ok(Message::Row(row)) => {
-                    match rows::write(&mut self.buffer, &row, self.start_ms) {
+                    match rows::write_whole(
+                        &mut self.buffer,
+                        &row,
+                        self.start_ms,
+                        &mut self.sessions,
+                    ) {
                         Ok(()) => self.pending += 1,
                         Err(_) => self.counts.dropped.inc(),
                     }

@@ -1,16 +1,20 @@
 //! Recorded rows in files and state folders: how ours are written, and how those of every known form are
 //! read.
 
+mod decision;
 mod fields;
+mod logged;
 mod open;
 mod ours;
 mod peer;
 mod samples;
 mod write;
 
+pub(crate) use decision::{Candidate, Decision, Predicted, Sessions};
+pub(crate) use logged::{Logged, read_logged};
 pub(crate) use open::{Format, read};
 pub(crate) use samples::{Kept, STATE_SCHEMA, columns, name_columns, number, read_store, sample};
-pub(crate) use write::{version, write};
+pub(crate) use write::{version, write, write_whole};
 
 use std::{collections::BTreeMap, path::Path};
 

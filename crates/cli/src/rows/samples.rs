@@ -220,7 +220,6 @@ mod tests {
     fn recorded(ms: u64) -> Recorded {
         let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
         Recorded {
-            considered: None,
             decided_at: at(ms),
             class: ClassKey {
                 model: "meta-llama/Llama-3.1-8B-Instruct \"features\":{".into(),
@@ -241,6 +240,7 @@ mod tests {
             output_tokens: 321,
             end: "complete",
             rung: schedule::Rung::Learned,
+            considered: None,
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Version [`SCHEMA_VERSION`]. Instants are milliseconds of Unix time (in simulations: since the start);
 //! a latency that was not seen has no key; `itl_so_far` is a list of `{ms, known_at_ms}`, and `steps` of
-//! `[known_at_ms, step_ms, streams, kv_tokens]`, in CSV and Parquet the same lists as text; `features` has one key per column of [`features::SCHEMA`].
+//! `[known_at_ms, step_ms, streams, kv_tokens]`, in CSV and Parquet the same lists as text; `features` has one key per column of
+//! [`features::SCHEMA`]; `decision`, where it was asked for, is a [`Decision`].
 
 use std::io;
 
@@ -10,6 +11,8 @@ use features::{FeatureRow, SCHEMA, SCHEMA_VERSION};
 use router::{Known, Recorded};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use types::Time;
+
+use super::decision::{Decision, Sessions};
 
 #[derive(Debug, Serialize)]
 struct Line<'a> {
@@ -40,6 +43,8 @@ struct Line<'a> {
     output_tokens: u32,
     end: &'a str,
     rung: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<Decision>,
 }
 
 /// A mean gap of a stream that went on.
@@ -72,8 +77,30 @@ pub(crate) fn version(line: &[u8]) -> Option<u32> {
     serde_json::from_slice(line).ok().map(|Row { schema }| schema)
 }
 
-/// Appends the line of `row` to `out`; the clock of its instants started at `start_ms`.
+/// Appends the line of `row` to `out`, without what it chose from; the clock of its instants started at
+/// `start_ms`.
 pub(crate) fn write(out: &mut Vec<u8>, row: &Recorded, start_ms: f64) -> io::Result<()> {
+    write_line(out, row, start_ms, None)
+}
+
+/// The same with what it chose from, where that was kept.
+pub(crate) fn write_whole(
+    out: &mut Vec<u8>,
+    row: &Recorded,
+    start_ms: f64,
+    sessions: &mut Sessions,
+) -> io::Result<()> {
+    let considered = row.considered.as_ref();
+    let decision = considered.map(|considered| Decision::of(considered, sessions));
+    write_line(out, row, start_ms, decision)
+}
+
+fn write_line(
+    out: &mut Vec<u8>,
+    row: &Recorded,
+    start_ms: f64,
+    decision: Option<Decision>,
+) -> io::Result<()> {
     let at = |time: Time| {
         let ms = start_ms + time.nanos() as f64 / 1e6;
         (ms * 1e3).round() / 1e3
@@ -107,6 +134,7 @@ pub(crate) fn write(out: &mut Vec<u8>, row: &Recorded, start_ms: f64) -> io::Res
         output_tokens: row.output_tokens,
         end: row.end,
         rung: row.rung.as_str(),
+        decision,
     };
     let from = out.len();
     if let Err(error) = serde_json::to_writer(&mut *out, &line) {

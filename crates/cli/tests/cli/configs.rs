@@ -38,6 +38,31 @@ fn every_example_loads() {
 }
 
 #[test]
+fn every_policy_loads_says_what_it_is_and_is_listed() {
+    let folder = folder().join("policies");
+    let readme = fs::read_to_string(folder.join("README.md")).unwrap();
+    let mut loaded = 0;
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let config = Config::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        let discovery::Options::File(file) = config.endpoints else {
+            panic!("{} does not name its endpoints", path.display())
+        };
+        assert!(file.path.is_file(), "{} is not there", file.path.display());
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{name} does not say what it is");
+        assert!(text.contains(&format!("--config config/policies/{name}.yaml")), "{name}");
+        assert!(readme.contains(&format!("`{name}`")), "{name} is not in the table");
+        loaded += 1;
+    }
+    assert!(loaded >= 25);
+}
+
+#[test]
 fn the_annotated_example_shows_the_defaults() {
     let shown = Config::load(&folder().join("slackline.yaml")).unwrap();
     let fallback = Config::default();

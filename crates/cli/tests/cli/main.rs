@@ -10,4 +10,5 @@ mod keep;
 mod program;
 mod record;
 mod servers;
+mod simulate;
 mod train;

@@ -8,6 +8,11 @@ use crate::program::{Server, field, get, run};
 
 /// An engine and a gateway in front of it that records to `file`.
 fn servers(file: &Path) -> (Server, Server, String) {
+    servers_with(file, &[])
+}
+
+/// The same with more flags for the gateway.
+fn servers_with(file: &Path, flags: &[&str]) -> (Server, Server, String) {
     let args = ["engine", "--gpu", "H100", "--port", "0", "--time-scale", "100"];
     let engine = Server::start(args);
     let address = field(&engine.line_with("engine is listening"), "address");
@@ -15,7 +20,7 @@ fn servers(file: &Path) -> (Server, Server, String) {
     let config = file.with_extension("yaml");
     let entry = format!("{{name: one, address: {host}, port: \"{port}\"}}");
     fs::write(&config, format!("endpoints: {{static: [{entry}]}}\n")).unwrap();
-    let gateway = Server::start([
+    let args = [
         "serve",
         "--config",
         config.to_str().unwrap(),
@@ -23,7 +28,8 @@ fn servers(file: &Path) -> (Server, Server, String) {
         "127.0.0.1:0",
         "--record",
         file.to_str().unwrap(),
-    ]);
+    ];
+    let gateway = Server::start(args.into_iter().chain(flags.iter().copied()));
     let address = field(&gateway.line_with("gateway is listening"), "address");
     (engine, gateway, address)
 }
@@ -67,6 +73,32 @@ fn every_request_is_a_row_that_evaluate_reads_and_holds_no_prompt() {
         let longest =
             row.as_object().unwrap().values().filter_map(Value::as_str).map(str::len).max();
         assert!(longest < Some(40), "{row}");
+    }
+    let done = run(["evaluate", file.to_str().unwrap()]);
+    assert!(done.code == Some(0) || done.stderr.contains("too few"), "{}", done.stderr);
+}
+
+#[test]
+fn with_candidates_each_row_holds_what_it_might_have_been_and_evaluate_does_not_mind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.jsonl");
+    let (_engine, gateway, address) = servers_with(&file, &["--record-candidates"]);
+    load(&address);
+    assert!(gateway.terminate().success());
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.lines().count(), 20);
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let decision = &row["decision"];
+        assert_eq!((&decision["of"], &decision["propensity"]), (&1.into(), &1.0.into()));
+        let [candidate] = &decision["candidates"].as_array().unwrap()[..] else { panic!("{row}") };
+        assert_eq!(candidate["endpoint"], "default/one");
+        let named = row["features"].as_object().unwrap();
+        let listed = candidate["features"].as_array().unwrap();
+        for (feature, value) in features::SCHEMA.iter().zip(listed) {
+            assert_eq!(&named[feature.name], value, "{}", feature.name);
+        }
+        assert!(line.len() < 4_000, "{} bytes", line.len());
     }
     let done = run(["evaluate", file.to_str().unwrap()]);
     assert!(done.code == Some(0) || done.stderr.contains("too few"), "{}", done.stderr);
