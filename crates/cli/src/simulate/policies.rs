@@ -30,6 +30,8 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "llm-d-tuned",
     "llm-d-token-aware",
     "llm-d-token-aware-decode",
+    "llm-d-token-aware-32b",
+    "llm-d-token-aware-decode-32b",
     "llm-d-predicted-latency",
     "dynamo",
     "smg-cache-aware",
