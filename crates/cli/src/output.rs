@@ -66,6 +66,11 @@ pub(crate) fn json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
 }
 
+/// `text` as it may stand in markup: names in rows and reports are other people's.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ use super::{
     plots::{self, Plot},
     table::{self, percent},
 };
+use crate::output::escaped;
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;color:#222}\
     table{border-collapse:collapse;margin:1em 0}th,td{padding:.25em .8em;text-align:right;border-bottom:1px solid #ddd}\
@@ -145,9 +146,4 @@ fn figure(plot: &Plot, caption: &str) -> String {
         plot.svg,
         escaped(caption)
     )
-}
-
-/// Names in rows come from callers, and must not become markup.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use sim::{ClassAbout, PolicyAbout};
 
+use crate::output::escaped;
 use crate::simulate::{
     figures::{ATTAINMENT, Load, Spread, seeds, told_seeds},
-    plots::{View, escaped, named},
+    plots::{View, named},
 };
 
 /// Title, finding, fleet, workload and classes.

@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 
 use sim::LabReport;
 
-use super::plots::{self, Plot, View, escaped};
+use super::plots::{self, Plot, View};
+use crate::output::escaped;
 
 /// The page.
 pub(super) fn page(report: &LabReport) -> anyhow::Result<String> {

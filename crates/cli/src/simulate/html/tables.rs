@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use sim::{PolicyAbout, Run};
 
+use crate::output::escaped;
 use crate::simulate::{
     figures::{Better, GOODPUT, Load, MEASURES, Measure, Spread, WEIGHTED_ATTAINMENT},
-    plots::{View, escaped, named, numbered},
+    plots::{View, named, numbered},
 };
 
 /// The figures of the load that the page is about.

@@ -20,6 +20,7 @@ use super::{
     ink::{FINE, GUIDE, Ink, Inks, Marker},
     scale::Scale,
 };
+use crate::output::escaped;
 use crate::simulate::figures::Spread;
 
 /// Height of text as plotters counts it, with room above and below.
@@ -205,9 +206,4 @@ pub(super) fn marker(
         }
     }
     Ok(())
-}
-
-/// `text` as it may stand in markup: names in reports are other people's.
-pub(in crate::simulate) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -13,7 +13,6 @@ use sim::{LabReport, PolicyAbout};
 use super::figures::{Load, loads, seeds, shown, told_seeds};
 
 pub(super) use fleets::numbered;
-pub(super) use frame::escaped;
 pub(super) use ink::Inks;
 
 /// A report with what is looked up in it again and again.
